@@ -1,0 +1,41 @@
+"""Clocks. Nobody else calls `time.*`: a run on a `ManualClock` is the same every time.
+
+Times are seconds as floats; only differences mean anything.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the clock's own zero."""
+        ...
+
+
+class RealClock:
+    """Monotonic wall time, zero at construction. `wall_zero` is that moment as Unix time."""
+
+    def __init__(self) -> None:
+        self._zero = time.perf_counter()
+        self.wall_zero = time.time()
+
+    def now(self) -> float:
+        return time.perf_counter() - self._zero
+
+
+class ManualClock:
+    """Moves only when told; for tests, and for runs that must repeat exactly."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"a clock cannot go back ({seconds} s)")
+        self._now += seconds

@@ -1,0 +1,53 @@
+"""What other threads may ask of the engine. Applied between iterations only, in the order posted."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from engine.request import Request
+
+
+class Submit(NamedTuple):
+    """Plan or start requests. One with `arrival` in the future waits, unseen, until then; None arrives now."""
+
+    requests: tuple[Request, ...]
+
+
+class Abort(NamedTuple):
+    """End a request wherever it is. Unknown or finished ids are ignored."""
+
+    id: str
+
+
+class SetKnob(NamedTuple):
+    """Change a live knob. A refused change is answered by `Iteration.notices`, and nothing changes."""
+
+    name: str
+    value: Any
+
+
+class Pause(NamedTuple):
+    """Stop at the next iteration boundary. Arrivals keep their schedule."""
+
+
+class Resume(NamedTuple):
+    pass
+
+
+class RunSteps(NamedTuple):
+    """Pause after `steps` more iterations that ran the model."""
+
+    steps: int
+
+
+class SetPace(NamedTuple):
+    """At most `per_second` iterations a second; None lifts the limit."""
+
+    per_second: float | None
+
+
+class Stop(NamedTuple):
+    """End the engine thread after the iteration that is running."""
+
+
+Command = Submit | Abort | SetKnob | Pause | Resume | RunSteps | SetPace | Stop

@@ -1,0 +1,138 @@
+"""The configuration of one engine.
+
+`EngineConfig.resolve` turns what a person asked for into what the engine runs with, and says in `notes`
+whatever it decided by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import ConfigError
+from engine.knobs import KNOBS, KnobValue, check_value
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Scheduling and memory settings of one engine. Field by field the rows of KNOBS."""
+
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 256
+    num_blocks: int = 512
+    block_size: int = 16
+    max_model_len: int | None = None
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    policy: str = "fcfs"
+    long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    scheduler_reserve_full_isl: bool = True
+    watermark: float = 0.0
+    max_num_active_seqs: int | None = None
+    max_num_scheduled_tokens: int | None = None
+    prefill_schedule_interval: int = 1
+    notes: tuple[str, ...] = ()
+    """What `resolve` decided by itself, for the person to read."""
+
+    @property
+    def usable_blocks(self) -> int:
+        return self.num_blocks - 1
+
+    @property
+    def model_len(self) -> int:
+        """max_model_len of a resolved configuration."""
+        assert self.max_model_len is not None, "resolve() first"
+        return self.max_model_len
+
+    def values(self) -> dict[str, KnobValue]:
+        """Every knob with its value, in the table's order."""
+        return {name: getattr(self, name) for name in KNOBS}
+
+    def change(self, name: str, value: Any) -> EngineConfig:
+        """This configuration with one live knob changed, checked as a whole. ConfigError leaves nothing changed."""
+        changed: dict[str, Any] = {name: check_value(name, value)}
+        if not KNOBS[name].live:
+            raise ConfigError(name, "cannot change while the engine runs; restart with another value")
+        config = dataclasses.replace(self, **changed)
+        config._check_together(live=True)
+        return config
+
+    @classmethod
+    def resolve(cls, asked: dict[str, Any] | None = None, model_max_len: int | None = None) -> EngineConfig:
+        """A checked configuration from the values a person gave; the rest are defaults.
+
+        model_max_len: the longest sequence the model's positions allow (None: no limit known).
+        Raises ConfigError naming the knob and its range.
+        """
+        given = {name: check_value(name, value) for name, value in (asked or {}).items()}
+        values: dict[str, Any] = {name: given.get(name, knob.default) for name, knob in KNOBS.items()}
+        notes: list[str] = []
+        pool_tokens = (values["num_blocks"] - 1) * values["block_size"]
+        budget_given = given.get("max_num_batched_tokens") is not None
+        if values["max_model_len"] is None:
+            limits = [(pool_tokens, f"the KV pool ({values['num_blocks'] - 1} blocks of {values['block_size']})")]
+            if model_max_len is not None:
+                limits.append((model_max_len, "the model"))
+            if budget_given and not values["enable_chunked_prefill"]:
+                limits.append((values["max_num_batched_tokens"], "max_num_batched_tokens with chunked prefill off"))
+            length, why = min(limits)
+            if length < 2:
+                raise ConfigError("num_blocks", f"a pool of {pool_tokens} tokens cannot hold any request; raise it")
+            values["max_model_len"] = length
+            notes.append(f"max_model_len {length}: limited by {why}")
+        elif model_max_len is not None and values["max_model_len"] > model_max_len:
+            raise ConfigError("max_model_len", f"{values['max_model_len']} is above the model's own {model_max_len}")
+        if not values["enable_chunked_prefill"] and not budget_given:
+            values["max_num_batched_tokens"] = max(values["max_num_batched_tokens"], values["max_model_len"])
+            notes.append(
+                f"max_num_batched_tokens {values['max_num_batched_tokens']}: with chunked prefill off it must hold "
+                "the longest prompt"
+            )
+        if given.get("max_num_seqs") is None and values["max_num_seqs"] > values["max_num_batched_tokens"]:
+            values["max_num_seqs"] = values["max_num_batched_tokens"]
+            notes.append(f"max_num_seqs {values['max_num_seqs']}: cannot exceed max_num_batched_tokens")
+        if not budget_given and values["max_num_seqs"] > values["max_num_batched_tokens"]:
+            values["max_num_batched_tokens"] = values["max_num_seqs"]
+            notes.append(f"max_num_batched_tokens {values['max_num_seqs']}: raised to max_num_seqs")
+        config = cls(**values, notes=tuple(notes))
+        config._check_together(live=False)
+        return config
+
+    def _check_together(self, *, live: bool) -> None:
+        """Checks between knobs (SCHEDULER: "config checks made before start")."""
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ConfigError(
+                "max_num_batched_tokens",
+                f"{self.max_num_batched_tokens} is below max_num_seqs {self.max_num_seqs}; "
+                "raise it or lower max_num_seqs first",
+            )
+        if self.max_num_active_seqs is not None and self.max_num_active_seqs > self.max_num_seqs:
+            raise ConfigError(
+                "max_num_active_seqs", f"{self.max_num_active_seqs} is above max_num_seqs {self.max_num_seqs}"
+            )
+        if self.max_num_scheduled_tokens is not None and self.max_num_scheduled_tokens > self.max_num_batched_tokens:
+            raise ConfigError(
+                "max_num_scheduled_tokens",
+                f"{self.max_num_scheduled_tokens} is above max_num_batched_tokens {self.max_num_batched_tokens}",
+            )
+        if self.long_prefill_token_threshold > self.model_len:
+            raise ConfigError(
+                "long_prefill_token_threshold",
+                f"{self.long_prefill_token_threshold} is above max_model_len {self.model_len}",
+            )
+        need = -(-self.model_len // self.block_size)
+        if need > self.usable_blocks:
+            raise ConfigError(
+                "max_model_len",
+                f"{self.model_len} needs {need} blocks of {self.block_size}, the pool has {self.usable_blocks} "
+                "usable; raise num_blocks or lower max_model_len",
+            )
+        # Live, a prompt above the budget runs whole and alone instead (see Scheduler), so nothing can get stuck.
+        if not live and not self.enable_chunked_prefill and self.max_num_batched_tokens < self.model_len:
+            raise ConfigError(
+                "max_num_batched_tokens",
+                f"{self.max_num_batched_tokens} is below max_model_len {self.model_len}, which chunked prefill off "
+                "needs; raise it, lower max_model_len or turn chunked prefill on",
+            )

@@ -1,0 +1,27 @@
+"""Errors a person can mend: one clear line that says what, where and what to do.
+
+Invariant: raising one of these has changed nothing. Anything else that is raised in the
+engine is a fault of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class WorkbenchError(Exception):
+    """A user's mistake or a missing thing; `str(error)` is the whole message, one line."""
+
+
+class ConfigError(WorkbenchError):
+    """A knob has a value it cannot have. `knob` names it."""
+
+    def __init__(self, knob: str, message: str) -> None:
+        super().__init__(f"{knob}: {message}")
+        self.knob = knob
+
+
+class RequestError(WorkbenchError):
+    """A request that can never run; refused at the door."""
+
+
+class ModelError(WorkbenchError):
+    """A model, checkpoint or tokenizer that cannot be used."""

@@ -1,0 +1,58 @@
+"""`EngineHost`: how a screen, a server or a headless run holds an engine it does not touch.
+
+`EngineThread` is the real one; tests script another, and a recording can be played through a third.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.commands import Command
+from engine.config import EngineConfig
+from engine.records import Iteration
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What does not change while an engine lives."""
+
+    model: str
+    device: str
+    dtype: str
+    threads: int
+    config: EngineConfig
+    """As resolved at start; live knobs may differ later (see the records)."""
+    vocab_size: int
+    kv_bytes: int
+    """Size of the KV pool."""
+    parameters: int
+    notes: tuple[str, ...] = ()
+
+
+class EngineHost(Protocol):
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def alive(self) -> bool:
+        """False before start, after stop, and after a fault (whose record is then the last)."""
+        ...
+
+    def start(self) -> None: ...
+
+    def post(self, command: Command) -> None:
+        """Ask for something; never blocks. It is applied between iterations."""
+        ...
+
+    def drain(self, limit: int | None = None) -> list[Iteration]:
+        """Records since the last call, oldest first, none lost; never blocks. One reader only."""
+        ...
+
+    def now(self) -> float:
+        """The engine's clock, seconds: the scale of every time in the records."""
+        ...
+
+    def stop(self, timeout: float = 1.0) -> bool:
+        """End the engine; True when it has ended within `timeout` seconds. Safe to call twice."""
+        ...

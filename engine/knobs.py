@@ -1,0 +1,243 @@
+"""The knobs: one row each.
+
+`KNOBS` is the only place a knob is described. Command-line options, the knobs panel, validation messages and
+exported flags are all made from these rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from engine.errors import ConfigError
+
+KnobValue = int | float | bool | str | None
+
+
+class Knob(NamedTuple):
+    """One knob. `low`/`high` are inclusive; `live` ones may change between two iterations."""
+
+    name: str
+    type: type
+    default: KnobValue
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    live: bool = False
+    optional: bool = False
+    """None is a value: "decide for me" or "same as its parent knob"."""
+    vllm: str = ""
+    sglang: str = ""
+    trtllm: str = ""
+
+    @property
+    def range_text(self) -> str:
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.type is bool:
+            return "on | off"
+        high = "" if self.high is None else f"{self.high:g}"
+        return f"{self.low:g}..{high}"
+
+
+_ROWS = (
+    Knob(
+        "max_num_seqs",
+        int,
+        16,
+        "Most requests running at once (slots of the batch).",
+        1,
+        4096,
+        live=True,
+        vllm="--max-num-seqs",
+        sglang="--max-running-requests",
+        trtllm="max_batch_size",
+    ),
+    Knob(
+        "max_num_batched_tokens",
+        int,
+        256,
+        "Token budget of one iteration, prefill and decode together.",
+        1,
+        1 << 20,
+        live=True,
+        vllm="--max-num-batched-tokens",
+        sglang="--chunked-prefill-size",
+        trtllm="max_num_tokens",
+    ),
+    Knob(
+        "num_blocks",
+        int,
+        512,
+        "KV blocks in the pool, the reserved null block 0 included.",
+        2,
+        1 << 24,
+        vllm="--num-gpu-blocks-override",
+        sglang="--max-total-tokens",
+        trtllm="kv_cache_config.max_tokens",
+    ),
+    Knob(
+        "block_size",
+        int,
+        16,
+        "Tokens in one KV block.",
+        1,
+        4096,
+        vllm="--block-size",
+        sglang="--page-size",
+        trtllm="kv_cache_config.tokens_per_block",
+    ),
+    Knob(
+        "max_model_len",
+        int,
+        None,
+        "Longest prompt + output of one request (default: what model and KV pool allow).",
+        2,
+        1 << 24,
+        optional=True,
+        vllm="--max-model-len",
+        sglang="--context-length",
+        trtllm="max_seq_len",
+    ),
+    Knob(
+        "enable_chunked_prefill",
+        bool,
+        True,
+        "Split long prompts over iterations instead of running them whole.",
+        live=True,
+        vllm="--enable-chunked-prefill",
+        sglang="--chunked-prefill-size (-1 = off)",
+        trtllm="enable_chunked_prefill",
+    ),
+    Knob(
+        "enable_prefix_caching",
+        bool,
+        True,
+        "Reuse KV blocks of equal prompt beginnings.",
+        vllm="--enable-prefix-caching",
+        sglang="--disable-radix-cache (inverted)",
+        trtllm="kv_cache_config.enable_block_reuse",
+    ),
+    Knob(
+        "policy",
+        str,
+        "fcfs",
+        "Order of the waiting queue and choice of the victim.",
+        choices=("fcfs", "priority"),
+        live=True,
+        vllm="--scheduling-policy",
+        sglang="--schedule-policy",
+        trtllm="capacity_scheduler_policy",
+    ),
+    Knob(
+        "long_prefill_token_threshold",
+        int,
+        0,
+        "Most prompt tokens of one request in an iteration (0 = off).",
+        0,
+        1 << 24,
+        live=True,
+        vllm="--long-prefill-token-threshold",
+    ),
+    Knob(
+        "long_prefill_token_threshold_adaptive",
+        bool,
+        False,
+        "Raise the threshold to budget / requests when few requests are there.",
+        live=True,
+    ),
+    Knob(
+        "scheduler_reserve_full_isl",
+        bool,
+        True,
+        "Admit a request only if all its known tokens fit now, not just its first chunk.",
+        live=True,
+        vllm="--scheduler-reserve-full-isl",
+    ),
+    Knob(
+        "watermark",
+        float,
+        0.0,
+        "Share of the pool kept free when a request is admitted.",
+        0.0,
+        0.9,
+        live=True,
+    ),
+    Knob(
+        "max_num_active_seqs",
+        int,
+        None,
+        "Tighter limit than max_num_seqs on admission.",
+        1,
+        4096,
+        live=True,
+        optional=True,
+    ),
+    Knob(
+        "max_num_scheduled_tokens",
+        int,
+        None,
+        "Tighter token budget than max_num_batched_tokens.",
+        1,
+        1 << 20,
+        live=True,
+        optional=True,
+    ),
+    Knob(
+        "prefill_schedule_interval",
+        int,
+        1,
+        "Start or continue prompts only every N-th executed iteration.",
+        1,
+        1 << 16,
+        live=True,
+    ),
+)
+KNOBS: dict[str, Knob] = {knob.name: knob for knob in _ROWS}
+
+
+def check_value(name: str, value: Any) -> KnobValue:
+    """`value` as the knob's type, or ConfigError naming knob and range. Strings are read as a person types them."""
+    knob = KNOBS.get(name)
+    if knob is None:
+        raise ConfigError(name, f"no such knob; there are {', '.join(KNOBS)}")
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("none", "auto")):
+        if knob.optional:
+            return None
+        raise ConfigError(name, f"needs a value, allowed: {knob.range_text}")
+    if knob.type is bool:
+        return _read_bool(knob, value)
+    if knob.choices:
+        if value not in knob.choices:
+            raise ConfigError(name, f"{value!r} is not one of {', '.join(knob.choices)}")
+        return str(value)
+    return _read_number(knob, value)
+
+
+def _read_bool(knob: Knob, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in ("on", "true", "yes", "1"):
+        return True
+    if word in ("off", "false", "no", "0"):
+        return False
+    raise ConfigError(knob.name, f"{value!r} is not on or off")
+
+
+def _read_number(knob: Knob, value: Any) -> int | float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = knob.type(value)
+        if isinstance(value, float) and number != value:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        kind = "a whole number" if knob.type is int else "a number"
+        raise ConfigError(knob.name, f"{value!r} is not {kind}, allowed: {knob.range_text}") from None
+    low = knob.low if knob.low is not None else float("-inf")
+    high = knob.high if knob.high is not None else float("inf")
+    if not low <= number <= high:
+        raise ConfigError(knob.name, f"{number} is out of range, allowed: {knob.range_text}")
+    assert isinstance(number, int | float)
+    return number

@@ -1,0 +1,100 @@
+"""One request from arrival to its end.
+
+Known tokens = prompt + generated so far. `num_computed` of them, always the leading ones, have their
+K/V in the blocks of `block_table`. A decode is a request with one known token left to compute.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from engine.sampling_params import SamplingParams
+
+
+class RequestStatus(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+class FinishReason(StrEnum):
+    LENGTH = "length"
+    STOP = "stop"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+class Request:
+    """Mutable, owned by the engine thread. Others see `records` only."""
+
+    __slots__ = (
+        "arrival",
+        "block_keys",
+        "block_table",
+        "cached_tokens",
+        "client",
+        "high_water",
+        "id",
+        "num_computed",
+        "num_preemptions",
+        "num_prompt",
+        "num_registered",
+        "params",
+        "priority",
+        "prompt_text",
+        "recomputed_tokens",
+        "status",
+        "token_ids",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        prompt_ids: list[int],
+        params: SamplingParams | None = None,
+        *,
+        client: str = "default",
+        priority: int = 0,
+        arrival: float | None = None,
+        prompt_text: str | None = None,
+    ) -> None:
+        self.id = id
+        self.token_ids = list(prompt_ids)
+        self.num_prompt = len(prompt_ids)
+        self.params = params or SamplingParams()
+        self.client = client
+        self.priority = priority
+        """Smaller is more urgent."""
+        self.arrival = arrival
+        """Seconds on the engine's clock; None until submitted means "now"."""
+        self.prompt_text = prompt_text
+
+        self.status = RequestStatus.WAITING
+        self.num_computed = 0
+        self.block_table: list[int] = []
+        self.block_keys: list[bytes] = []
+        """Content key of each full block of known tokens, computed when first needed."""
+        self.num_registered = 0
+        """Leading blocks of the table whose key is in the prefix cache's index."""
+        self.high_water = 0
+        """Most tokens ever computed at once: what lies below it after a preemption is recomputation."""
+        self.num_preemptions = 0
+        self.cached_tokens = 0
+        """Prompt tokens taken from the prefix cache at first admission."""
+        self.recomputed_tokens = 0
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output(self) -> int:
+        return len(self.token_ids) - self.num_prompt
+
+    @property
+    def output_ids(self) -> list[int]:
+        return self.token_ids[self.num_prompt :]
+
+    def __repr__(self) -> str:
+        return f"Request({self.id!r}, {self.status}, {self.num_computed}/{self.num_tokens} computed)"

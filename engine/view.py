@@ -1,0 +1,258 @@
+"""`EngineView`: the state of the engine, rebuilt from its records alone.
+
+A reducer: `view.apply(iteration)` folds one record in, in place, and returns the view. The live screen and a
+recording use the same one; `copy()` makes a keyframe. Feed it every record in order of `seq`.
+
+Omission: past the first WAITING_HEAD ids the order of the waiting queue is by arrival, which differs from the
+engine's only when more than that many preempted or prioritised requests wait.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from engine.knobs import KnobValue
+from engine.records import Arrived, Finished, Iteration, Phase, Reason
+from engine.request import FinishReason, RequestStatus
+
+KEEP_FINISHED = 512
+"""Finished requests a view remembers; older ones are forgotten so that memory stays flat."""
+
+
+@dataclass(slots=True)
+class RequestView:
+    """One request as the records tell it. Times are engine-clock seconds, None until they happen."""
+
+    id: str
+    client: str
+    priority: int
+    arrival: float
+    prompt_ids: tuple[int, ...]
+    prompt_text: str | None
+    max_tokens: int
+    sampling: str
+    status: RequestStatus = RequestStatus.WAITING
+    phase: Phase | None = None
+    """What it did in the last iteration that ran it."""
+    computed: int = 0
+    blocks: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    """Output tokens."""
+    token_times: list[float] = field(default_factory=list)
+    """When each output token was sampled."""
+    token_steps: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    """Text that came with each output token, then the tail."""
+    reason: Reason | None = None
+    """Why it did not run in the last iteration (waiting, or running without tokens)."""
+    detail: str = ""
+    cached_tokens: int = 0
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    first_scheduled: float | None = None
+    finished_at: float | None = None
+    finish_reason: FinishReason | None = None
+    finish_detail: str = ""
+    arrived_step: int = 0
+    finished_step: int | None = None
+
+    @property
+    def prompt_len(self) -> int:
+        return len(self.prompt_ids)
+
+    @property
+    def output_len(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from planned arrival to the first sampled token."""
+        return self.token_times[0] - self.arrival if self.token_times else None
+
+
+class EngineView:
+    """Queues, requests, blocks and knobs after the last record folded in."""
+
+    def __init__(self, num_blocks: int, block_size: int, knobs: dict[str, KnobValue]) -> None:
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.knobs = dict(knobs)
+        self.knob_version = 0
+        self.requests: dict[str, RequestView] = {}
+        """Live ones and the last KEEP_FINISHED finished, in order of arrival."""
+        self.running: tuple[str, ...] = ()
+        self.owners: list[str | None] = [None] * num_blocks
+        self.refs: list[int] = [0] * num_blocks
+        self.refs[0] = 1  # the null block
+        self.cached: list[bool] = [False] * num_blocks
+        self.free_blocks = num_blocks - 1
+        self.peak_used = 0
+        self.paused = False
+        self.pace: float | None = None
+        self.planned = 0
+        self.num_waiting = 0
+        self.last: Iteration | None = None
+        self.seq = -1
+        self.step = 0
+        self.preemptions = 0
+        self.rejected = 0
+        self.finished: dict[FinishReason, int] = dict.fromkeys(FinishReason, 0)
+        self.fault: str | None = None
+        self._waiting_head: tuple[str, ...] = ()
+        self._waiting: dict[str, None] = {}
+        self._done: list[str] = []
+
+    # ---- reading ----------------------------------------------------------------------------------
+
+    @property
+    def used_blocks(self) -> int:
+        return self.num_blocks - 1 - self.free_blocks
+
+    @property
+    def kv_usage(self) -> float:
+        return self.used_blocks / (self.num_blocks - 1)
+
+    def waiting_ids(self, limit: int | None = None) -> list[str]:
+        """Waiting ids in order of service; exact for the first WAITING_HEAD."""
+        ids = list(self._waiting_head)
+        if limit is not None and len(ids) >= limit:
+            return ids[:limit]
+        head = set(ids)
+        for id in self._waiting:
+            if id not in head:
+                ids.append(id)
+                if limit is not None and len(ids) >= limit:
+                    break
+        return ids
+
+    def live(self) -> list[RequestView]:
+        """Running by order of admission, then waiting by order of service."""
+        return [self.requests[id] for id in (*self.running, *self.waiting_ids())]
+
+    def reason_of(self, id: str) -> tuple[Reason | None, str]:
+        """Why a request did not run in the last iteration, with the numbers as a sentence."""
+        request = self.requests[id]
+        if request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
+            if self.paused:
+                return Reason.PAUSED, "the engine is paused"
+            blocked = self.last.blocked if self.last else None
+            if blocked is not None and blocked.id != id:
+                if blocked.reason is Reason.PREEMPTION:
+                    return Reason.PREEMPTION, blocked.detail
+                return Reason.BEHIND_HEAD, f"behind {blocked.id}, which waits for {blocked.reason}"
+            if blocked is not None:
+                return blocked.reason, blocked.detail
+        return request.reason, request.detail
+
+    def copy(self) -> EngineView:
+        """An independent view (a keyframe). Finished requests are shared: they no longer change."""
+        new = copy.copy(self)
+        new.requests = {
+            id: request if request.status is RequestStatus.FINISHED else _copy_request(request)
+            for id, request in self.requests.items()
+        }
+        for name in ("knobs", "owners", "refs", "cached", "finished", "_waiting", "_done"):
+            setattr(new, name, copy.copy(getattr(self, name)))
+        return new
+
+    # ---- folding ----------------------------------------------------------------------------------
+
+    def apply(self, it: Iteration) -> EngineView:
+        """Fold one record in. ValueError when records are missing or repeated."""
+        if it.seq != self.seq + 1:
+            raise ValueError(f"record {it.seq} cannot follow record {self.seq}")
+        self.seq, self.step, self.last = it.seq, it.step, it
+        for change in it.knobs:
+            self.knobs[change.name] = change.new
+        for arrived in it.arrived:
+            self._arrive(arrived, it.step)
+        self.rejected += len(it.rejected)
+        for victim in it.preempted:
+            self._preempt(victim.id)
+        self._schedule(it)
+        for token in it.tokens:
+            request = self.requests[token.id]
+            request.token_ids.append(token.token_id)
+            request.token_times.append(it.t_end)
+            request.token_steps.append(it.step)
+            request.pieces.append(token.text)
+        for done in it.finished:
+            self._finish(done, it)
+        for block, owner, ref, cached in it.blocks:
+            self.owners[block], self.refs[block], self.cached[block] = owner, ref, cached
+        for id, reason in it.unscheduled:
+            request = self.requests[id]
+            request.reason, request.detail, request.phase = reason, "", None
+        self.running = it.running
+        self._waiting_head = it.waiting
+        self.num_waiting = it.num_waiting
+        self.free_blocks = it.free_blocks
+        used = self.num_blocks - 1 - min(it.free_blocks_mid, it.free_blocks)
+        self.peak_used = max(self.peak_used, used)
+        self.knob_version, self.paused, self.pace, self.planned = it.knob_version, it.paused, it.pace, it.planned
+        if it.fault is not None:
+            self.fault = it.fault
+        return self
+
+    def _arrive(self, arrived: Arrived, step: int) -> None:
+        self.requests[arrived.id] = RequestView(*arrived, arrived_step=step)
+        self._waiting[arrived.id] = None
+
+    def _preempt(self, id: str) -> None:
+        request = self.requests[id]
+        request.status = RequestStatus.PREEMPTED
+        request.phase = None
+        request.computed = 0
+        request.blocks = []
+        request.preemptions += 1
+        self.preemptions += 1
+        self._waiting[id] = None
+
+    def _schedule(self, it: Iteration) -> None:
+        for item in it.scheduled:
+            request = self.requests[item.id]
+            if item.kind == "running":
+                request.blocks.extend(item.new_blocks)
+            else:
+                request.blocks = list(item.new_blocks)
+                request.status = RequestStatus.RUNNING
+                self._waiting.pop(item.id, None)
+                if request.first_scheduled is None:
+                    request.first_scheduled = it.t_start
+                    request.cached_tokens = item.computed_before
+            request.computed = item.computed_before + item.num_tokens
+            request.phase = item.phase
+            request.recomputed_tokens += item.recomputed
+            request.reason, request.detail = None, ""
+
+    def _finish(self, done: Finished, it: Iteration) -> None:
+        request = self.requests[done.id]
+        request.status = RequestStatus.FINISHED
+        request.blocks = []
+        request.reason, request.detail = None, ""
+        request.finished_at, request.finished_step = it.t_end, it.step
+        request.finish_reason, request.finish_detail = done.reason, done.detail
+        if done.tail:
+            request.pieces.append(done.tail)
+        self.finished[done.reason] += 1
+        self._waiting.pop(done.id, None)
+        self._done.append(done.id)
+        if len(self._done) > KEEP_FINISHED:
+            for id in self._done[: len(self._done) - KEEP_FINISHED]:
+                del self.requests[id]
+            del self._done[: len(self._done) - KEEP_FINISHED]
+
+
+def _copy_request(request: RequestView) -> RequestView:
+    new = copy.copy(request)
+    new.blocks = list(request.blocks)
+    new.token_ids = list(request.token_ids)
+    new.token_times = list(request.token_times)
+    new.token_steps = list(request.token_steps)
+    new.pieces = list(request.pieces)
+    return new
