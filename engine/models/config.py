@@ -74,9 +74,9 @@ class ModelConfig:
         heads = _positive(hf, "num_attention_heads")
         kv_heads = _positive(hf, "num_key_value_heads", heads)
         if heads % kv_heads:
-            raise ModelError(f"config.json: {heads} attention heads do not divide by {kv_heads} key/value heads")
+            raise ModelError(f"config.json: {heads} attention heads do not divide by {kv_heads} KV heads")
         if hf.get("head_dim") is None and hidden % heads:
-            raise ModelError(f"config.json: hidden_size {hidden} does not divide by {heads} heads; set head_dim")
+            raise ModelError(f"config.json: hidden_size {hidden} does not divide by {heads} heads")
         head_dim = _positive(hf, "head_dim", hidden // heads)
         if head_dim % 2:
             raise ModelError(f"config.json: head_dim {head_dim} is odd; rotary embedding needs an even one")
@@ -119,10 +119,10 @@ def token_ids(value: object) -> tuple[int, ...]:
     """An id field as files write it: absent, one integer (0 is an id like any other) or a list."""
     if value is None:
         return ()
-    values = value if isinstance(value, list) else [value]
+    values: list[Any] = value if isinstance(value, list) else [value]
     if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         raise ModelError(f"token ids must be integers or a list of them, not {value!r}")
-    return tuple(v for v in values if v >= 0)
+    return tuple(v for v in values if v >= 0)  # some files write -1 for none
 
 
 def first(ids: tuple[int, ...]) -> int | None:

@@ -95,7 +95,7 @@ def load_weights(
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint; a shard that the index names and the folder lacks is an error."""
+    """The safetensors files of a checkpoint; a shard in the index but not on disk is an error."""
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
     if not (folder / INDEX).is_file():
@@ -126,7 +126,7 @@ def check(folder: Path, config: ModelConfig, found: dict[str, Found]) -> None:
         if shape != expected[name]:
             raise ModelError(f"{file.name}: {name} has shape {shape}, the config needs {expected[name]}")
         if dtype not in FLOATS:
-            raise ModelError(f"{file.name}: {name} is {dtype}; only {', '.join(FLOATS)} weights are supported")
+            raise ModelError(f"{file.name}: {name} is {dtype}; supported: {', '.join(FLOATS)}")
 
 
 def _survey(folder: Path, files: dict[Path, Any]) -> dict[str, Found]:
