@@ -66,7 +66,7 @@ def test_one_line_errors(source: str, messages: list[dict[str, Any]], match: str
 
 @pytest.mark.parametrize(
     "source",
-    ["{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ raise_exception.__globals__ }}"],
+    ["{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ raise_exception.__globals__.x }}"],
 )
 def test_templates_are_sandboxed(source: str) -> None:
     with pytest.raises(WorkbenchError):
