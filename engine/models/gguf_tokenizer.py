@@ -98,6 +98,9 @@ def tokenizer_files(path: Path, get: Callable[..., Any]) -> TokenizerFiles:
 def _byte_level(tokens: list[str], merges: list[str], split: str) -> Any:
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     vocab = {token: index for index, token in enumerate(tokens)}
+    for left, right in pairs:  # the library panics on some of these instead of raising
+        if not {left, right, left + right} <= vocab.keys():
+            raise ValueError(f"merge {left!r} {right!r} is not of its tokens")
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=pairs, ignore_merges=split == "llama3"))
     own_regex = split == "llama3"
     by_words = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=not own_regex)
