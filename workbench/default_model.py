@@ -75,9 +75,7 @@ def _download(partial: Path, progress: Progress) -> Path:
     environment = {**os.environ, "TMPDIR": str(partial), "TEMP": str(partial), "TMP": str(partial)}
     progress("downloading", 0, WHEEL_BYTES)
     with tempfile.TemporaryFile(dir=partial) as output:
-        child = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
+        child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
             while (code := _wait(child)) is None:
                 progress("downloading", min(_largest(partial), WHEEL_BYTES), WHEEL_BYTES)

@@ -41,9 +41,7 @@ def test_same_as_transformers(source: str) -> None:
 
 
 def test_refusal_in_the_templates_words() -> None:
-    source = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    )
+    source = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     with pytest.raises(WorkbenchError, match="System role not supported"):
         ChatTemplate(source, {}).render(CHAT)
 

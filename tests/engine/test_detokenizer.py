@@ -84,9 +84,7 @@ def sentencepiece(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, 
 def metaspace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     """A vocabulary without fixed bytes a token: the window's case."""
     tokens = ["<unk>", SPACE, "a", "b", SPACE + "a", SPACE + "b", "é", "한"]
-    backend = tokenizers.Tokenizer(
-        models.BPE({t: i for i, t in enumerate(tokens)}, [(SPACE, "a"), (SPACE, "b")])
-    )
+    backend = tokenizers.Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, [(SPACE, "a"), (SPACE, "b")]))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     backend.add_special_tokens(["</s>"])
@@ -167,9 +165,7 @@ def test_default_model_any_ids(default_model_dir: Path) -> None:
     @given(st.lists(st.integers(0, ours.vocab_size - 1), max_size=30), st.booleans())
     @settings(max_examples=300, deadline=None)
     def check(ids: list[int], skip: bool) -> None:
-        assert (
-            stream(ours, ids, skip) == ours.decode(ids, skip) == backend.decode(ids, skip_special_tokens=skip)
-        )
+        assert stream(ours, ids, skip) == ours.decode(ids, skip) == backend.decode(ids, skip_special_tokens=skip)
 
     check()
 

@@ -48,9 +48,7 @@ def same(left: Weights, right: Weights) -> bool:
 
 def test_single_file(tmp_path: Path) -> None:
     weights, seen = tiny_weights(), []
-    loaded = load_weights(
-        save(tmp_path, weights), tiny_config(), torch.float32, progress=lambda *a: seen.append(a)
-    )
+    loaded = load_weights(save(tmp_path, weights), tiny_config(), torch.float32, progress=lambda *a: seen.append(a))
     assert same(loaded, weights)
     assert seen[-1] == (len(weights), len(weights))
 

@@ -124,9 +124,7 @@ def test_fetch(cache: Path, fake_pip: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["downloading", "checking", "unpacking"])
-def test_killed_in_the_middle(
-    stage: str, cache: Path, fake_pip: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_in_the_middle(stage: str, cache: Path, fake_pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAUSE_AT", stage)
     monkeypatch.setenv("FAKE_PIP_SECONDS", "2" if stage == "downloading" else "0")
     child = start_fetch()
@@ -268,7 +266,7 @@ def test_hub_failures_are_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch)
     from huggingface_hub import errors
 
     class Response:
-        headers: dict[str, str] = {}  # noqa: RUF012
+        headers: dict[str, str] = {}
         request = None
         status_code = 404
 
