@@ -193,7 +193,7 @@ def test_uniform() -> None:
         [uniform(seed, 3) for seed in range(20000)],
     ):
         ordered = np.sort(values)
-        assert 0 <= ordered[0] and ordered[-1] < 1
+        assert ordered[0] >= 0 and ordered[-1] < 1
         distance = np.abs(ordered - (np.arange(20000) + 0.5) / 20000).max()
         assert distance < 1.95 / math.sqrt(20000)
         assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 5 / math.sqrt(20000)
