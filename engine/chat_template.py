@@ -27,7 +27,7 @@ from engine.errors import WorkbenchError
 class GenerationBlock(Extension):
     """`{% generation %}` marks what an assistant wrote, for training; here it is only its contents."""
 
-    tags = {"generation"}  # noqa: RUF012  the attribute jinja2 declares
+    tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -83,6 +83,4 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
