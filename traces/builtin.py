@@ -13,33 +13,36 @@ from traces.workload import RequestSpec, Workload
 PERIOD = 60.0
 
 LETTER = """\
-The harbour of Brindle has kept its own time for as long as anyone remembers. The clock on the customs house was built \
-by a woman called Marta Quill, who repaired ship's instruments and did not think much of clocks that showed only the \
-hour. Hers shows the hour, the tide, the phase of the moon and, on a small brass dial near the ground, how many boats \
-are out. The last dial is moved by hand. Every skipper who leaves turns it forward by one, and every skipper who comes \
-home turns it back. When the dial stands at zero, the harbour lamp is put out and the keeper goes to bed.
+The harbour of Brindle has kept its own time for as long as anyone remembers. The clock on the customs house was \
+built by a woman called Marta Quill, who repaired ship's instruments and did not think much of clocks that \
+showed only the hour. Hers shows the hour, the tide, the phase of the moon and, on a small brass dial near the \
+ground, how many boats are out. The last dial is moved by hand. Every skipper who leaves turns it forward by \
+one, and every skipper who comes home turns it back. When the dial stands at zero, the harbour lamp is put out \
+and the keeper goes to bed.
 
-In the winter of the long frost the dial stood at one for nine days. The missing boat was the Patience, a flat little \
-herring boat with a crew of three: old Tomas Reed, his niece Ana, and a boy from the mill whom everyone called Sparrow. \
-The keeper, Josef Lind, kept the lamp burning all nine nights. He burned the oil that was meant for spring, then the \
-oil from his own kitchen, and on the eighth night the oil that the baker brought him in a soup pot. People told him \
-that it was foolish. The bay was frozen from shore to shore, they said, and no boat could come in even if it wanted to. \
-Josef answered that the dial said one, and that he had never learned to read it in any other way.
+In the winter of the long frost the dial stood at one for nine days. The missing boat was the Patience, a flat \
+little herring boat with a crew of three: old Tomas Reed, his niece Ana, and a boy from the mill whom everyone \
+called Sparrow. The keeper, Josef Lind, kept the lamp burning all nine nights. He burned the oil that was meant \
+for spring, then the oil from his own kitchen, and on the eighth night the oil that the baker brought him in a \
+soup pot. People told him that it was foolish. The bay was frozen from shore to shore, they said, and no boat \
+could come in even if it wanted to. Josef answered that the dial said one, and that he had never learned to read \
+it in any other way.
 
-On the ninth night three people came walking over the ice. They had left the Patience stuck fast beside Gull Rock, \
-eleven miles out, with her anchor down and a note on the door in case somebody found her first. They had walked by day \
-and slept under the sail at night. Ana said that on the last evening a snow cloud had come down so thick that she could \
-not see her own boots. Tomas wanted to stop and wait. It was Sparrow who saw a yellow smear, low down and a little to the \
-left of where they were going, and said that it must be the lamp, because nobody else would be awake at such an hour. \
-They turned left. Had they gone straight on, they would have come to the river mouth, where the ice is thin all winter.
+On the ninth night three people came walking over the ice. They had left the Patience stuck fast beside Gull \
+Rock, eleven miles out, with her anchor down and a note on the door in case somebody found her first. They had \
+walked by day and slept under the sail at night. Ana said that on the last evening a snow cloud had come down so \
+thick that she could not see her own boots. Tomas wanted to stop and wait. It was Sparrow who saw a yellow \
+smear, low down and a little to the left of where they were going, and said that it must be the lamp, because \
+nobody else would be awake at such an hour. They turned left. Had they gone straight on, they would have come to \
+the river mouth, where the ice is thin all winter.
 
-Sparrow went to the customs house before he went to the fire. He took hold of the small brass dial with both hands, \
-because his fingers were stiff, and turned it back to zero. Then Josef put the lamp out.
+Sparrow went to the customs house before he went to the fire. He took hold of the small brass dial with both \
+hands, because his fingers were stiff, and turned it back to zero. Then Josef put the lamp out.
 
-In spring the Patience was found where they had left her, with the note still on the door. The town paid for the oil. \
-Marta Quill, who was very old by then, was asked whether she wanted to add another dial to her clock, one for the people \
-who are waiting on the shore. She thought about it for some days and said no. That number, she said, is always larger \
-than the other one, and there is no need to count it."""
+In spring the Patience was found where they had left her, with the note still on the door. The town paid for the \
+oil. Marta Quill, who was very old by then, was asked whether she wanted to add another dial to her clock, one \
+for the people who are waiting on the shore. She thought about it for some days and said no. That number, she \
+said, is always larger than the other one, and there is no need to count it."""
 
 COOK = (
     "You are the kitchen helper of a small restaurant. Answer in a few plain sentences. Use ingredients that a "

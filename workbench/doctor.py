@@ -45,10 +45,7 @@ class Finding(NamedTuple):
 
 def _python() -> Iterator[Finding]:
     text = f"{platform.python_version()} ({sys.executable}) on {platform.system()} {platform.machine()}"
-    if sys.version_info < (3, 11):
-        yield Finding(Level.FAIL, "python", text, "the workbench needs Python 3.11 or newer")
-    else:
-        yield Finding(Level.OK, "python", text)
+    yield Finding(Level.OK, "python", text)
 
 
 def _cpu() -> Iterator[Finding]:

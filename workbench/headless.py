@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,10 +30,13 @@ from workbench.session import start_at
 if TYPE_CHECKING:
     from engine.engine import Engine
     from engine.host import EngineInfo
+    from engine.records import Iteration
     from engine.request import Request
 
 NAP = 0.1
 """Longest sleep in seconds: an interrupt is answered this soon."""
+STUCK = 1000
+"""Steps without effect, and without an arrival to wait for, after which the engine is taken for broken."""
 FAULT = 1
 
 
@@ -123,61 +127,64 @@ def run_headless(
     metrics = Metrics(info, planned=len(requests))
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
-    fault: BaseException | str | None = None
+    fault: str | None = None
     progress = _Progress(metrics)
+
+    def take(it: Iteration) -> None:
+        for row in metrics.add(it):
+            if row.prompt_len is None:
+                row.prompt_len = prompt_lens.get(row.id)
+            if out is not None:
+                out.write(row)
+        if it.finished and out is not None:
+            out.flush()
+        for notice in it.notices:
+            progress.clear()
+            say(notice)
+
     with Interrupt() as interrupt:
         try:
             for request in requests:
                 engine.submit(request)
             for it in _iterations(engine, interrupt, sleep):
-                for row in metrics.add(it):
-                    if row.prompt_len is None:
-                        row.prompt_len = prompt_lens.get(row.id)
-                    if out is not None:
-                        out.write(row)
-                if it.finished and out is not None:
-                    out.flush()
-                for notice in it.notices:
-                    progress.clear()
-                    say(notice)
-                if it.fault is not None:
-                    fault = it.fault
-                    break
+                take(it)
                 progress.show(it.t_end, len(it.running), it.num_waiting)
-        except (WorkbenchError, KeyboardInterrupt):
-            raise
-        except Exception as problem:  # whatever it is, what was measured so far is still told
-            fault = problem
+        except Exception:  # whatever it is, what was measured so far is still told
+            fault = traceback.format_exc()
+            take(engine.fault_record(fault))
         finally:
             progress.clear()
-        summary = metrics.summary()
-        summary["interrupted"] = interrupt.signum is not None
+        summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
         if out is not None:
             out.commit()
     _print(summary, as_json)
     if fault is not None:
-        name = write_fault(fault)
-        last = fault.strip().splitlines()[-1] if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
-        error(f"the engine stopped with a fault ({last.splitlines()[0]}); the traceback is in {name}")
+        what = fault.strip().splitlines()[-1]
+        error(f"the engine stopped with a fault ({what}); the traceback is in {write_fault(fault)}")
         return FAULT
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")
     return interrupt.exit_code
 
 
-def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], None]) -> Iterator[Any]:
+def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], None]) -> Iterator[Iteration]:
     """Records until there is no work left, sleeping through the gaps between arrivals."""
-    while interrupt.signum is None and engine.has_work():
+    stuck = 0
+    while interrupt.signum is None:
         it = engine.step()
         if it is not None:
+            stuck = 0
             yield it
             continue
+        if not engine.has_work():
+            return
         due = engine.next_arrival()
-        if due is None:
-            if not engine.has_work():
-                return
-            raise RuntimeError("the engine has work and does nothing")
-        sleep(min(max(due - engine.clock.now(), 0.0), NAP))
+        if due is not None:
+            sleep(min(max(due - engine.clock.now(), 0.0), NAP))
+            continue
+        stuck += 1
+        if stuck > STUCK:
+            raise RuntimeError(f"the engine has work and did nothing {STUCK} times in a row")
 
 
 class _Progress:

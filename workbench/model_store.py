@@ -329,9 +329,7 @@ def _convert(file: Path, progress: Progress) -> ModelSource:
 
 def _check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
-        raise ModelError(
-            f"{folder} has no config.json; a model folder needs config.json and safetensors files"
-        )
+        raise ModelError(f"{folder} has no config.json; a model folder needs config.json and safetensors files")
     from engine.models.config import ModelConfig
     from engine.models.weights import weight_files
 

@@ -159,9 +159,7 @@ class GgufFile:
             factor = _decimal(self._get("llama.rope.scaling.factor"))
             return {"rope_type": "linear", "rope_theta": theta, "factor": factor}
         if kind != "none":
-            raise ModelError(
-                f"{self.path}: RoPE scaling {kind!r} is not supported; supported: linear, llama3"
-            )
+            raise ModelError(f"{self.path}: RoPE scaling {kind!r} is not supported; supported: linear, llama3")
         if ROPE_FACTORS not in self._tensors:
             return {"rope_type": "default", "rope_theta": theta}
         factors = np.asarray(self._tensors[ROPE_FACTORS].data, dtype=np.float64).ravel()

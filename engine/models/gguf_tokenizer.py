@@ -95,9 +95,7 @@ def _byte_level(tokens: list[str], merges: list[str], split: str) -> Any:
     own_regex = split == "llama3"
     by_words = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=not own_regex)
     if split == "digits":
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), by_words]
-        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), by_words])
     elif split == "llama3":
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Split(Regex(LLAMA3_SPLIT), behavior="isolated"), by_words]

@@ -44,9 +44,7 @@ def list_() -> None:
     models = list_models()
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "size", "licence", "source"):
-        table.add_column(
-            heading, justify="right" if heading == "size" else "left", no_wrap=heading != "source"
-        )
+        table.add_column(heading, justify="right" if heading == "size" else "left", no_wrap=heading != "source")
     if all(model.name != DEFAULT_MODEL for model in models):
         table.add_row(DEFAULT_MODEL, "-", "Apache-2.0", "not fetched yet: workbench model get")
     for model in models:
