@@ -19,7 +19,7 @@ from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
 from workbench.commands.model import app as model_app
 from workbench.knob_options import with_knobs
-from workbench.say import error, say
+from workbench.say import StatusLine, error, say
 
 app = typer.Typer(
     help="A terminal workbench for LLM serving: a real paged-KV continuous-batching engine, iteration by iteration.",
@@ -145,7 +145,6 @@ def run(
 
 
 def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
-    from workbench.commands.model import progress_bar
     from workbench.headless import out_file, run_headless
     from workbench.session import check, load
     from workbench.terminal import quiet_libraries
@@ -153,8 +152,11 @@ def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
     quiet_libraries()
     workload = check(options)
     with out_file(out) as file:
-        with progress_bar() as progress:
-            loaded = load(options, workload, progress)
+        line = StatusLine()
+        try:
+            loaded = load(options, workload, line.progress)
+        finally:
+            line.clear()
         for note in loaded.notes:
             say(f"note: {note}")
         return run_headless(loaded.engine, loaded.info, loaded.requests, as_json=as_json, out=file)

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from engine.errors import WorkbenchError
 from traces.metrics import Metrics, RequestRow
 from workbench.log import write_fault
-from workbench.say import error, say
+from workbench.say import StatusLine, error, say
 from workbench.session import start_at
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def run_headless(
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
     fault: str | None = None
-    progress = _Progress(metrics)
+    line = StatusLine()
 
     def take(it: Iteration) -> None:
         for row in metrics.add(it):
@@ -139,7 +138,7 @@ def run_headless(
         if it.finished and out is not None:
             out.flush()
         for notice in it.notices:
-            progress.clear()
+            line.clear()
             say(notice)
 
     with Interrupt() as interrupt:
@@ -148,12 +147,13 @@ def run_headless(
                 engine.submit(request)
             for it in _iterations(engine, interrupt, sleep):
                 take(it)
-                progress.show(it.t_end, len(it.running), it.num_waiting)
+                if line.due:
+                    line.show(_status(metrics, it))
         except Exception:  # whatever it is, what was measured so far is still told
             fault = traceback.format_exc()
             take(engine.fault_record(fault))
         finally:
-            progress.clear()
+            line.clear()
         summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
         if out is not None:
             out.commit()
@@ -187,30 +187,11 @@ def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], N
             raise RuntimeError(f"the engine has work and did nothing {STUCK} times in a row")
 
 
-class _Progress:
-    """One line on stderr that rewrites itself twice a second; nothing when stderr is no terminal."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._on = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._next = 0.0
-
-    def show(self, now: float, running: int, waiting: int) -> None:
-        if not self._on or now < self._next:
-            return
-        self._next = now + 0.5
-        m = self._metrics
-        text = (
-            f"{m.ended}/{m.planned} requests ended · {running} running · {waiting} waiting · "
-            f"{m.output_tokens} tokens · {m.iterations} iterations"
-        )
-        sys.stderr.write(f"\r\x1b[K{text[:79]}")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _status(metrics: Metrics, it: Iteration) -> str:
+    return (
+        f"{metrics.ended}/{metrics.planned} requests ended · {len(it.running)} running · {it.num_waiting} waiting · "
+        f"{metrics.output_tokens} tokens · {metrics.iterations} iterations"
+    )
 
 
 def _print(summary: dict[str, Any], as_json: bool) -> None:

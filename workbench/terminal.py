@@ -89,7 +89,7 @@ def _log_to(log: Any, undo: contextlib.ExitStack) -> None:
 
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None] | None, real_err: int, saved: Any) -> Iterator[None]:
-    """SIGTERM and SIGHUP: ask the screen to end; if it has not within PATIENCE seconds, end the process."""
+    """SIGINT (sent, not typed), SIGTERM and SIGHUP: ask the screen to end; if it has not within PATIENCE seconds, end the process."""
     caught: list[int] = []
 
     def end_hard(signum: int) -> None:
@@ -106,7 +106,9 @@ def _signals(stop: Callable[[], None] | None, real_err: int, saved: Any) -> Iter
         assert stop is not None
         stop()
 
-    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+    numbers = [
+        number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+    ]
     before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield
