@@ -38,6 +38,12 @@ class Dtype(StrEnum):
     float32 = "float32"
 
 
+class Glyphs(StrEnum):
+    colour = "colour"
+    mono = "mono"
+    ascii = "ascii"
+
+
 class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
@@ -102,14 +108,15 @@ def run(
     pace: Annotated[
         float | None, typer.Option(help="On the screen: at most this many iterations a second.", metavar="NUMBER")
     ] = None,
-    fps: Annotated[float | None, typer.Option(help="Most frames a second of the screen.", metavar="NUMBER")] = None,
+    fps: Annotated[int | None, typer.Option(help="Most frames a second of the screen.", metavar="N")] = None,
+    glyphs: Annotated[Glyphs | None, typer.Option(help="How the screen draws; g changes it there.")] = None,
     knobs: Any = None,
 ) -> None:
     """Serve requests and show every iteration."""
     from workbench.session import RunOptions, check
 
     if headless:
-        for name, value in (("--pace", pace), ("--fps", fps)):
+        for name, value in (("--pace", pace), ("--fps", fps), ("--glyphs", glyphs)):
             if value is not None:
                 raise WorkbenchError(f"{name} is for the screen; leave it or --headless out")
         if no_workload:
@@ -118,9 +125,9 @@ def run(
         for name, given in (("--json", json), ("--out", out is not None)):
             if given:
                 raise WorkbenchError(f"{name} needs --headless")
-        for name, value in (("--pace", pace), ("--fps", fps)):
-            if value is not None and not 0.1 <= value <= 1000:
-                raise WorkbenchError(f"{name}: {value:g} is out of range, allowed: 0.1..1000")
+        for name, number, low, high in (("--pace", pace, 0.1, 1000), ("--fps", fps, 1, 60)):
+            if number is not None and not low <= number <= high:
+                raise WorkbenchError(f"{name}: {number:g} is out of range, allowed: {low:g}..{high}")
     if repeat is None:
         repeat = 10 if workload is None and not headless else 1
     options = RunOptions(
@@ -139,9 +146,11 @@ def run(
         raise typer.Exit(_run_headless(options, as_json=json, out=out))
     from workbench.terminal import check_terminal
 
-    workload_rows = check(options)
+    rows = check(options)
     check_terminal()
-    raise typer.Exit(_run_screen(options, workload_rows, pace=pace, fps=fps))
+    from workbench.screen import run_screen
+
+    raise typer.Exit(run_screen(options, rows, pace=pace, fps=fps, glyphs=glyphs.value if glyphs else None))
 
 
 def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
@@ -160,12 +169,6 @@ def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
         for note in loaded.notes:
             say(f"note: {note}")
         return run_headless(loaded.engine, loaded.info, loaded.requests, as_json=as_json, out=file)
-
-
-def _run_screen(options: Any, workload: Any, *, pace: float | None, fps: float | None) -> int:
-    from workbench.screen import run_screen
-
-    return run_screen(options, workload, pace=pace, fps=fps)
 
 
 @app.command()

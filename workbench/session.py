@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from engine.tokenizer import Tokenizer
     from workbench.model.session import Session
 
+HEAD_START = 0.2
+"""Seconds between loading and the start of the workload, for the screen to be there."""
 Progress = Callable[[str, int, int], None]
 """`progress(stage, done, total)`; total 0 where it is unknown."""
 
@@ -107,8 +109,10 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
     from workbench.model.session import Session
 
     loaded = load(options, workload, progress)
+    host = EngineThread(loaded.engine, loaded.info)
+    start_at(loaded.requests, host.now() + HEAD_START)
     return Session(
-        host=EngineThread(loaded.engine, loaded.info),
+        host=host,
         encode=functools.partial(encode_typed, loaded.tokenizer),
         workload_requests=tuple(loaded.requests),
     )

@@ -89,7 +89,7 @@ def _log_to(log: Any, undo: contextlib.ExitStack) -> None:
 
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None] | None, real_err: int, saved: Any) -> Iterator[None]:
-    """SIGINT (sent, not typed), SIGTERM and SIGHUP: ask the screen to end; if it has not within PATIENCE seconds, end the process."""
+    """SIGINT (sent, not typed), SIGTERM, SIGHUP: ask the screen to end; end the process if it has not in PATIENCE s."""
     caught: list[int] = []
 
     def end_hard(signum: int) -> None:
