@@ -8,7 +8,7 @@ PIP_ARGS ?=
 ARGS ?=
 
 PY := .venv/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 FILES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
