@@ -45,11 +45,15 @@ for the people who are waiting on the shore. She thought about it for some days 
 said, is always larger than the other one, and there is no need to count it."""
 
 COOK = (
-    "You are the kitchen helper of a small restaurant. Answer in a few plain sentences. Use ingredients that a "
-    "village shop would have, give amounts in grams or spoons, name the pan, and say how long each step takes. If a "
-    "dish cannot be made in the time that the cook has, say so first and offer another one. Never suggest peanuts."
+    "You are a friendly cook who explains simple recipes. Give the ingredients first, then three or four short steps. "
+    "Say how long it takes and how many people it feeds."
 )
 TUTOR = "You are a patient teacher. Explain with one everyday example and no formulas."
+
+
+def _about(question: str) -> str:
+    return f"Read this story and answer the question.\n\n{LETTER}\n\nQuestion: {question}"
+
 
 TOPICS = (
     "the moon",
@@ -72,28 +76,28 @@ TOPICS = (
 
 # (arrival s, client, max_tokens, temperature, system message or None, user message)
 _ROWS: tuple[tuple[float, str, int, float, str | None, str], ...] = (
-    (0.0, "alice", 110, 0.3, COOK, "What can I cook with four eggs, a leek and old bread in twenty minutes?"),
+    (0.0, "alice", 110, 0.3, COOK, "How do I make pancakes?"),
     (0.1, "bob", 48, 0.0, None, "What is the capital of France, and what river runs through it?"),
     (0.25, "dave", 90, 0.3, TUTOR, "Why is the sky blue?"),
     (0.4, "erin", 160, 0.7, None, "Write a short story about a robot who learns to bake bread."),
-    (0.8, "carol", 120, 0.0, None, f"Read this text.\n\n{LETTER}\n\nWho kept the lamp burning, and why?"),
+    (0.8, "carol", 120, 0.0, None, _about("What is this story about?")),
     (3.0, "bob", 64, 0.0, None, "Name three animals that live in the sea and say one thing about each."),
-    (5.0, "alice", 110, 0.3, COOK, "I have rice, carrots and half a chicken. What is for dinner?"),
+    (5.0, "alice", 110, 0.3, COOK, "How do I make a simple tomato soup?"),
     (8.0, "dave", 90, 0.3, TUTOR, "How does a fridge keep food cold?"),
-    (9.5, "bob", 40, 0.0, None, "Translate to French: the train leaves at noon."),
-    (12.0, "carol", 90, 0.0, None, f"Read this text.\n\n{LETTER}\n\nWhat did Sparrow do first when he was back?"),
-    (15.0, "erin", 140, 0.7, None, "Write a poem about rain on a tin roof."),
-    (19.0, "alice", 110, 0.3, COOK, "A guest wants something sweet and I have only ten minutes. Ideas?"),
+    (9.5, "bob", 56, 0.0, None, "What are the primary colors?"),
+    (12.0, "carol", 90, 0.0, None, _about("Who is Marta Quill?")),
+    (15.0, "erin", 140, 0.7, None, "Write a short poem about the sea."),
+    (19.0, "alice", 110, 0.3, COOK, "What can I make with bananas and oats?"),
     (22.0, "bob", 56, 0.0, None, "What is the difference between a lake and a pond?"),
     (24.0, "dave", 90, 0.3, TUTOR, "What is a black hole?"),
-    (29.0, "carol", 90, 0.0, None, f"Read this text.\n\n{LETTER}\n\nWrite a title for it and say why it fits."),
+    (29.0, "carol", 90, 0.0, None, _about("How does the story end?")),
     (33.0, "erin", 160, 0.7, None, "Write a letter from a lighthouse keeper to the sea."),
-    (36.0, "alice", 110, 0.3, COOK, "How do I make a simple tomato soup for six people?"),
+    (36.0, "alice", 110, 0.3, COOK, "How do I make an omelette with cheese?"),
     (38.0, "bob", 48, 0.0, None, "Who wrote Romeo and Juliet, and when?"),
     (41.0, "dave", 90, 0.3, TUTOR, "Why do we have seasons?"),
     (46.0, "erin", 140, 0.7, None, "Invent a holiday and describe how people celebrate it."),
-    (50.0, "alice", 110, 0.3, COOK, "The oven is broken. Can I still make something with potatoes and cheese?"),
-    (52.0, "bob", 56, 0.0, None, "Give me five words that rhyme with light."),
+    (50.0, "alice", 110, 0.3, COOK, "How do I bake potatoes?"),
+    (52.0, "bob", 56, 0.0, None, "What is the capital of Japan and what is it known for?"),
 )
 _BURSTS = (2.0, 17.0, 31.0, 44.0)
 """Seconds at which `load` sends a burst of four, a fifth of a second apart."""
