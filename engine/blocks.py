@@ -114,13 +114,13 @@ class BlockPool:
     def register(self, block: int, key: bytes) -> None:
         """List a referenced block under its content key."""
         self.key[block] = key
+        self._changed[block] = None
         self._index.setdefault(key, {})[block] = None
 
     def forget(self, block: int) -> None:
         """Take a block's key away, e.g. because its K/V will not be written after all."""
         if self.key[block] is not None:
             self._drop_key(block)
-            self._changed[block] = None
 
     def lookup(self, key: bytes) -> int | None:
         """The earliest registered block that still carries `key`."""
@@ -166,9 +166,12 @@ class BlockPool:
         for key, blocks in self._index.items():
             assert blocks and all(self.key[b] == key for b in blocks), "index lists a block under a key it lost"
         assert sum(map(len, self._index.values())) == sum(k is not None for k in self.key), "a key not in the index"
-        for block in range(1, self.num_blocks):
-            owners = [id for id, table in tables.items() if block in table] if self.ref[block] else []
-            assert self.owner[block] in owners if owners else self.owner[block] is None, f"owner of block {block}"
+        holders: dict[int, set[str]] = {}
+        for id, table in tables.items():
+            for block in table:
+                holders.setdefault(block, set()).add(id)
+        for block, owner in enumerate(self.owner):
+            assert owner in holders[block] if block in holders else owner is None, f"owner of block {block}"
 
     def _drop_key(self, block: int) -> None:
         key = self.key[block]
@@ -178,6 +181,7 @@ class BlockPool:
         if not blocks:
             del self._index[key]
         self.key[block] = None
+        self._changed[block] = None
 
     def _unlink(self, block: int) -> None:
         before, after = self._prev[block], self._next[block]

@@ -3,7 +3,8 @@
 What: one `Detokenizer` a request; `push` returns the text that has become certain, `finish` the rest.
 Invariant: all pieces joined, `finish` included, equal `Tokenizer.decode` of all the ids, and no piece
 holds a broken character: at most the bytes of one unfinished character are held back.
-Omission: none of these know stop strings (`engine.stop`) or end-of-sequence ids.
+Omission: none of these know stop strings (`engine.stop`), end-of-sequence ids or the prompt: a
+SentencePiece answer loses the space before its first word, as decoding its ids alone does.
 
 Byte-level and byte-fallback vocabularies are exact: each token stands for fixed bytes, and text is an
 incremental UTF-8 decoding of them. Where bytes are not UTF-8, byte-level follows Rust's

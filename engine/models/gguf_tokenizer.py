@@ -48,15 +48,22 @@ def tokenizer_files(path: Path, get: Callable[..., Any]) -> TokenizerFiles:
     kind, split = get("tokenizer.ggml.model", None), get("tokenizer.ggml.pre", None)
     tokens: list[str] = get("tokenizer.ggml.tokens")
     types: Sequence[int] = get("tokenizer.ggml.token_type", [1] * len(tokens))
-    if kind == "gpt2":
-        if split not in SPLITS:
-            known = ", ".join(SPLITS)
-            raise ModelError(f"{path}: tokenizer split {split!r} is not supported; supported: {known}")
-        tokenizer = _byte_level(tokens, get("tokenizer.ggml.merges"), SPLITS[split])
-    elif kind == "llama":
-        tokenizer = _sentencepiece(path, tokens, get)
-    else:
+    if kind == "gpt2" and split not in SPLITS:
+        known = ", ".join(SPLITS)
+        raise ModelError(f"{path}: tokenizer split {split!r} is not supported; supported: {known}")
+    if kind not in ("gpt2", "llama"):
         raise ModelError(f"{path}: tokenizer model {kind!r} is not supported; supported: gpt2, llama")
+    if len(set(tokens)) != len(tokens):
+        raise ModelError(f"{path}: the tokenizer lists a token twice")
+    try:
+        if kind == "gpt2":
+            tokenizer = _byte_level(tokens, get("tokenizer.ggml.merges"), SPLITS[split])
+        else:
+            tokenizer = _sentencepiece(tokens, get)
+    except ModelError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise ModelError(f"{path}: the tokenizer is damaged: {error}") from error
     for token, type_ in zip(tokens, types, strict=True):
         if type_ == CONTROL:
             tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)])
@@ -91,6 +98,9 @@ def tokenizer_files(path: Path, get: Callable[..., Any]) -> TokenizerFiles:
 def _byte_level(tokens: list[str], merges: list[str], split: str) -> Any:
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     vocab = {token: index for index, token in enumerate(tokens)}
+    for left, right in pairs:  # the library panics on some of these instead of raising
+        if not {left, right, left + right} <= vocab.keys():
+            raise ValueError(f"merge {left!r} {right!r} is not of its tokens")
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=pairs, ignore_merges=split == "llama3"))
     own_regex = split == "llama3"
     by_words = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=not own_regex)
@@ -106,7 +116,7 @@ def _byte_level(tokens: list[str], merges: list[str], split: str) -> Any:
     return tokenizer
 
 
-def _sentencepiece(path: Path, tokens: list[str], get: Callable[..., Any]) -> Any:
+def _sentencepiece(tokens: list[str], get: Callable[..., Any]) -> Any:
     scores: Sequence[float] = get("tokenizer.ggml.scores")
     vocab = {token: index for index, token in enumerate(tokens)}
     unknown = get("tokenizer.ggml.unknown_token_id", None)

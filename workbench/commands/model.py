@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from workbench.model_store import Progress
+    from workbench.default_model import Progress
 
 app = typer.Typer(help="Fetch, list and remove models.", no_args_is_help=True)
 
