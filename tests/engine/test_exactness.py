@@ -133,7 +133,7 @@ def test_one_token_at_a_time(size: int) -> None:
     check(engine, [prompts[i] for i in few], [expected[i] for i in few], tight=False, caching=True)
 
 
-def crowded(vocabulary: int) -> tuple[list[list[int]], SamplingParams, dict[str, Any]]:
+def crowded(vocabulary: int, new: int) -> tuple[list[list[int]], SamplingParams, dict[str, Any]]:
     """Knobs under which the first eight of ten requests are preempted; the last ones only keep the pool full."""
     rng = random.Random(11)
     chosen = [[rng.randrange(vocabulary) for _ in range(rng.randrange(60, 130))] for _ in range(10)]
@@ -144,13 +144,13 @@ def crowded(vocabulary: int) -> tuple[list[list[int]], SamplingParams, dict[str,
         "scheduler_reserve_full_isl": False,
         "long_prefill_token_threshold": 8,
     }
-    return chosen, SamplingParams(max_tokens=48, ignore_eos=True), knobs
+    return chosen, SamplingParams(max_tokens=new, ignore_eos=True), knobs
 
 
 @pytest.mark.parametrize("caching", [True, False])
 def test_every_request_preempted(caching: bool) -> None:
     """R-02: all eight are preempted at least once, in the middle of their output or prompt, and answer as before."""
-    chosen, params, knobs = crowded(256)
+    chosen, params, knobs = crowded(256, 48)
     model = hf_tiny()
     engine = tiny_engine(**knobs, enable_prefix_caching=caching)
     ids = submit_all(engine, chosen, params)
@@ -221,14 +221,14 @@ def test_real_model(
 @pytest.mark.model
 @pytest.mark.timeout(900)
 def test_real_model_every_request_preempted(default_model_dir: Path) -> None:
-    chosen, params, knobs = crowded(49152)
+    chosen, params, knobs = crowded(49152, 12)
     model = hf_folder(default_model_dir)
     engine = real_engine(default_model_dir, **knobs)
     ids = submit_all(engine, chosen, params)
     spread_preemptions(engine)
     out = run(engine)
     assert all(out.preemptions[id] >= 1 for id in ids[:8]), out.preemptions
-    assert [out.token_ids[id] for id in ids] == [hf_greedy(model, prompt, 48) for prompt in chosen]
+    assert [out.token_ids[id] for id in ids] == [hf_greedy(model, prompt, 12) for prompt in chosen]
 
 
 @pytest.mark.model
