@@ -152,7 +152,12 @@ class WorkbenchApp(App[None]):
         self._restyle()
 
     def _restyle(self) -> None:
-        self.look = Look(self.mode, self.current_theme, no_color=self.colourless)
+        self.look = Look(
+            self.mode,
+            self.current_theme,
+            background=self.get_css_variables()["background"],
+            no_color=self.colourless,
+        )
         for screen in self.screen_stack:
             screen.set_class(self.mode is Mode.ASCII, "-ascii")
             for panel in screen.query(Panel):

@@ -138,8 +138,11 @@ THEMES = (
 class Look:
     """Styles for one mode and theme. Compared by identity; make a new one when either changes."""
 
-    def __init__(self, mode: Mode = Mode.COLOUR, theme: Theme | None = None, *, no_color: bool = False) -> None:
+    def __init__(
+        self, mode: Mode = Mode.COLOUR, theme: Theme | None = None, *, background: str = GROUND, no_color: bool = False
+    ) -> None:
         self.mode = mode
+        self.background = background
         self.ascii = mode is Mode.ASCII
         self.colours = 0 if no_color or mode is Mode.MONO else 16 if theme is not None and theme.ansi else 256
         theme = theme or THEMES[0]
@@ -163,7 +166,7 @@ class Look:
     def _chrome(self, colour: str, ansi: str) -> Style:
         if self.colours == 0:
             return Style(bold=False)
-        return Style(color=ansi if self.colours == 16 else colour)
+        return Style(color=ansi) if self.colours == 16 else Style(color=colour, bgcolor=self.background)
 
     def _data(self, colour: str, ansi: str) -> Style:
         if self.colours == 0:
@@ -187,7 +190,8 @@ class Look:
 
     def named(self, panel: str, name: str) -> tuple[str, Style]:
         """Glyph and style of a state outside the timeline."""
-        return BY_NAME[panel, name].char, self._others[panel, name]
+        glyph = BY_NAME[panel, name]
+        return glyph.ascii if self.ascii else glyph.char, self._others[panel, name]
 
     def _segment(self, text: str, style: Style) -> Segment:
         return Segment(text.translate(_TO_ASCII) if self.ascii else text, style)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
-from tests.workbench.scripted import busy_host
+from engine.commands import Submit
+from tests.workbench.scripted import ScriptedHost, traffic
 from workbench.app import Options, WorkbenchApp
 from workbench.model.session import Session
 from workbench.screens.live import LiveScreen
 
 
 async def main(width: int, height: int, steps: int, keys: list[str]) -> None:
-    host = busy_host()
+    host = ScriptedHost({"num_blocks": 64})
+    host.post(Submit(tuple(traffic(60))))
     app = WorkbenchApp(lambda progress: Session(host, lambda text: [ord(c) for c in text]), Options(fps=0))
     async with app.run_test(size=(width, height)) as pilot:
         for _ in range(100):
@@ -26,7 +29,7 @@ async def main(width: int, height: int, steps: int, keys: list[str]) -> None:
         for key in keys:
             await pilot.press(key)
         await pilot.pause(0.1)
-        app.save_screenshot("/tmp/look.svg")
+        app.save_screenshot("look.svg", os.environ.get("LOOK_DIR", "."))
         print("\n".join(strip.text for strip in app.screen._compositor.render_strips()))
 
 

@@ -39,10 +39,50 @@ from engine.records import (
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 
-PIECES = (
-    "Paged attention stores the keys and values of a sequence in fixed size blocks that need not be next to each "
-    "other, so memory grows one block at a time and no space is reserved for tokens that may never come. "
-).split(" ")
+PIECES = [
+    "Paged",
+    "attention",
+    "stores",
+    "the",
+    "keys",
+    "and",
+    "values",
+    "of",
+    "a",
+    "sequence",
+    "in",
+    "fixed",
+    "size",
+    "blocks",
+    "that",
+    "need",
+    "not",
+    "be",
+    "next",
+    "to",
+    "each",
+    "other,",
+    "so",
+    "memory",
+    "grows",
+    "one",
+    "block",
+    "at",
+    "a",
+    "time",
+    "and",
+    "no",
+    "space",
+    "is",
+    "reserved",
+    "for",
+    "tokens",
+    "that",
+    "may",
+    "never",
+    "come.",
+    "",
+]
 KNOBS = {"num_blocks": 64, "block_size": 16, "max_num_batched_tokens": 64, "max_num_seqs": 6}
 
 
@@ -403,7 +443,8 @@ class ScriptedHost:
 
     def _emit(self, start: float | None = None, free_blocks_mid: int | None = None, **told: Any) -> None:
         blocks = tuple(
-            BlockChange(block, self.owner[block], self.refs[block], block in self.key_of) for block in sorted(self.touched)
+            BlockChange(block, self.owner[block], self.refs[block], block in self.key_of)
+            for block in sorted(self.touched)
         )
         self.touched.clear()
         waiting = tuple(job.id for job in self.waiting)

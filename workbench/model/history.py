@@ -48,9 +48,7 @@ class _Chunk:
 
 
 class History:
-    def __init__(
-        self, num_blocks: int, block_size: int, knobs: dict[str, KnobValue], keep: int = KEEP_STEPS
-    ) -> None:
+    def __init__(self, num_blocks: int, block_size: int, knobs: dict[str, KnobValue], keep: int = KEEP_STEPS) -> None:
         self.live = EngineView(num_blocks, block_size, knobs)
         self.letters = Letters()
         self.latency = Latency()
@@ -158,7 +156,9 @@ class History:
             self._handed_back += 1
         while len(self._chunks) > 1:
             oldest = self._chunks[0]
-            many = sum(len(chunk.records) for chunk in self._chunks) > 4 * self._keep if self.version % 64 == 0 else False
+            many = (
+                sum(len(chunk.records) for chunk in self._chunks) > 4 * self._keep if self.version % 64 == 0 else False
+            )
             if self._executed - oldest.executed < self._keep and not many:
                 break
             self._executed -= oldest.executed

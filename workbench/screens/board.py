@@ -62,7 +62,8 @@ class Board(Widget, can_focus=False):
         boxes = self.arrangement().boxes
         for panel in self.panels():
             panel.showing = panel.id in boxes
-        self.refresh(layout=True)
+        # asked of a child: only that makes Textual forget how its parent was arranged
+        self.children[0].refresh(layout=True)
         self.post_message(self.Changed())
 
     def on_resize(self) -> None:

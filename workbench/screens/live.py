@@ -42,7 +42,9 @@ MOST_RECORDS = 500
 """In one frame; the rest stays with the host for the next."""
 FASTEST = 15
 SLOWEST = 4
-HEAVY_MS, LIGHT_MS = 12.0, 5.0
+HEAVY_MS, LIGHT_MS = 12.0, 8.0
+WARM_UP = 10
+"""Frames before the cost counts: the first ones build every style."""
 STEPS_A_SECOND = 30.0
 """Faster than this, a column of the timeline stands for several steps."""
 PER_COLUMN = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -77,7 +79,7 @@ class LiveScreen(Actions, Screen[None]):
         self._painted_at = 0.0
         self._cost_at = 0.0
         self._cost = ""
-        self._calm = 0
+        self._frames = 0
         self._notice_until = 0.0
         self._dirty = True
         self._changed: set[int] | None = None
@@ -156,24 +158,22 @@ class LiveScreen(Actions, Screen[None]):
         """What the frame before cost this thread, and whether the rate should change."""
         cpu = time.thread_time()
         cost, self._cpu = (cpu - self._cpu) * 1000, cpu
-        self.frame_ms = cost if not self.frame_ms else 0.8 * self.frame_ms + 0.2 * min(cost, 200.0)
-        if not self.fps:
+        self._frames += 1
+        if not self.fps or self._frames < WARM_UP:
             return
+        self.frame_ms = cost if not self.frame_ms else 0.9 * self.frame_ms + 0.1 * min(cost, 100.0)
         if now - self._cost_at > 1.0:
             self._cost_at = now
             self._cost = f"UI {self.frame_ms:.1f}ms {self.fps}fps"
+        if self._frames < 2 * WARM_UP:
+            return
         if self.frame_ms > HEAVY_MS and self.fps > SLOWEST:
-            self._set_fps(max(SLOWEST, self.fps // 2 + self.fps % 2))
+            self._set_fps(max(SLOWEST, -(-self.fps // 2)))
         elif self.frame_ms < LIGHT_MS and self.fps < self.most_fps:
-            self._calm += 1
-            if self._calm > 2 * self.fps:
-                self._set_fps(min(self.most_fps, self.fps * 2))
-        else:
-            self._calm = 0
+            self._set_fps(min(self.most_fps, self.fps * 2))
 
     def _set_fps(self, fps: int) -> None:
-        self.fps, self._calm = fps, 0
-        self.frame_ms = 0.0
+        self.fps, self._frames, self.frame_ms = fps, 0, 0.0
         self._pace_timer()
 
     def dirty(self) -> None:

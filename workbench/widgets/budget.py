@@ -57,7 +57,9 @@ class Budget(Panel):
         last = scene.fixed_right if scene.fixed_right is not None else history.last_step
         stop = (last // k + 1) * k
         first = stop - columns * k
-        kinds = [self._column(series, first, stop, k) for series in (history.decode, history.recompute, history.prefill)]
+        kinds = [
+            self._column(series, first, stop, k) for series in (history.decode, history.recompute, history.prefill)
+        ]
         top = max([*history.budget.between(max(0, first), stop), 1])
         grid = [bytearray(b" " * columns) for _ in range(height)]
         for x, (decode, recompute, prefill) in enumerate(zip(*kinds, strict=True)):

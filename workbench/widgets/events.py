@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 
+from workbench.glyphs import Look
 from workbench.model.cells import Cell
 from workbench.model.events import FILTERS, MARKS, Event, EventKind
 from workbench.model.history import History
-from workbench.glyphs import Look
-from workbench.widgets.panel import Line, Panel, Scene
+from workbench.widgets.panel import Line, Panel
 
 
 class Events(Panel):

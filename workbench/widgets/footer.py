@@ -26,8 +26,6 @@ WIDE: tuple[Entry, ...] = (
     ("a", "Abort", "abort"),
     ("enter", "Inspect", "inspect"),
     (", .", "Back", "cursor(-1)"),
-    ("m", "KV mode", "kv_mode"),
-    ("z", "Zoom", "zoom"),
     *LIVE[4:],
 )
 PAST: tuple[Entry, ...] = (

@@ -173,6 +173,8 @@ class KvMap(Panel):
             legend = "digit = holders  · free  + cached"
         elif self.mode == "cached":
             legend = "C held and cached  + free and cached"
+        if len(legend) + len(right) + 2 > width:
+            legend = "· free  + cached"
         gap = width - len(legend) - len(right)
         if gap < 2:
             return ((fit(right, width), look.muted),)
@@ -261,7 +263,9 @@ def about_block(scene: Scene, block: int) -> str:
     if block == 0:
         return "block 0: reserved, never given out"
     if view.refs[block] == 0:
-        return f"block {block}: free" + (", cached: a prompt with the same beginning can take it" if view.cached[block] else "")
+        return f"block {block}: free" + (
+            ", cached: a prompt with the same beginning can take it" if view.cached[block] else ""
+        )
     holders = []
     for id in view.running:
         request = view.requests[id]

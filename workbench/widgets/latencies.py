@@ -36,17 +36,22 @@ class Latencies(Panel):
 
     def content(self, width: int, height: int) -> list[Line]:
         look = self.look
-        wide = 6 if width < 34 else 7
-        name = max(4, width - 4 - 3 * wide - 4)
-        head = fit("client", name) + fit("n", 4, ">")
-        head += "".join(fit(title, wide, ">") for title in ("ttft50", "p99", "itl50")) + fit("pre", 4, ">")
+        first, other = (7, 6) if width < 40 else (8, 8)
+        name = max(4, width - 3 - first - 2 * other - 4)
+        head = fit("client", name) + fit("n", 3, ">") + fit("ttft50", first, ">")
+        head += fit("p99", other, ">") + fit("itl50", other, ">") + fit("pre", 4, ">")
         lines: list[Line] = [((head, look.muted),)]
         if not self._rows:
             return [*lines, (("no first token yet", look.muted),)]
         rows: list[Line] = []
         for row in self._rows:
-            numbers = (seconds(row.ttft50), seconds(row.ttft99), seconds(row.itl50))
-            text = fit(clean(row.client), name) + fit(str(row.n), 4, ">")
-            text += "".join(fit(number, wide, ">") for number in numbers) + fit(str(row.preemptions), 4, ">")
+            text = fit(clean(row.client), name) + fit(few(row.n), 3, ">") + fit(seconds(row.ttft50), first, ">")
+            text += fit(seconds(row.ttft99), other, ">") + fit(seconds(row.itl50), other, ">")
+            text += fit(few(row.preemptions), 4, ">")
             rows.append(((text, look.text),))
         return lines + self.scrolled(rows, max(1, height - 1))
+
+
+def few(number: int) -> str:
+    """A count in three cells."""
+    return str(number) if number < 1000 else f"{number // 1000}k"

@@ -34,9 +34,8 @@ class Queues(Panel):
     def note(self) -> str:
         if self.scene is None:
             return ""
-        view = self.scene.view
-        planned = f"  {view.planned} to come" if view.planned else ""
-        return f"run {len(view.running)}  wait {view.num_waiting}{planned}"
+        planned = self.scene.view.planned
+        return f"{planned} to come" if planned else ""
 
     def content(self, width: int, height: int) -> list[Line]:
         scene = self.scene
@@ -67,7 +66,8 @@ class Queues(Panel):
         letter = scene.history.letters.of(id)
         phase = scene.view.requests[id].phase
         code = {Phase.DECODE: Cell.DECODE, Phase.PREFILL: Cell.PREFILL_3, Phase.RECOMPUTE: Cell.RECOMPUTE}.get(
-            phase, Cell.WAIT  # type: ignore[arg-type]
+            phase,
+            Cell.WAIT,  # type: ignore[arg-type]
         )
         return [(letter, look.owner(letter)), (CELLS[code].char, look.cells[code]), (" ", look.text)]
 
