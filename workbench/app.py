@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
+from textual.timer import Timer
 
 from engine.commands import SetPace, Submit
 from engine.errors import WorkbenchError
@@ -64,7 +66,7 @@ class WorkbenchApp(App[None]):
         self._load = load
         self._stages: dict[str, tuple[int, int]] = {}
         self._loaded: Session | BaseException | None = None
-        self._loading_timer = None
+        self._loading_timer: Timer | None = None
         self.host: EngineHost | None = None
         self.stopping: threading.Thread | None = None
         """Ends the engine while the terminal is put back."""
@@ -83,8 +85,9 @@ class WorkbenchApp(App[None]):
         threading.Thread(target=self._run_load, name="load", daemon=True).start()
         self._loading_timer = self.set_interval(0.05, self._watch_load, name="loading")
         if threading.current_thread() is threading.main_thread() and not self.is_headless:
+            loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, lambda *_: self.call_later(self.exit))
+                loop.add_signal_handler(number, self.exit)
 
     def _run_load(self) -> None:
         try:

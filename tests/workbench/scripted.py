@@ -39,50 +39,11 @@ from engine.records import (
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 
-PIECES = [
-    "Paged",
-    "attention",
-    "stores",
-    "the",
-    "keys",
-    "and",
-    "values",
-    "of",
-    "a",
-    "sequence",
-    "in",
-    "fixed",
-    "size",
-    "blocks",
-    "that",
-    "need",
-    "not",
-    "be",
-    "next",
-    "to",
-    "each",
-    "other,",
-    "so",
-    "memory",
-    "grows",
-    "one",
-    "block",
-    "at",
-    "a",
-    "time",
-    "and",
-    "no",
-    "space",
-    "is",
-    "reserved",
-    "for",
-    "tokens",
-    "that",
-    "may",
-    "never",
-    "come.",
-    "",
-]
+TEXT = (
+    "Paged attention stores the keys and values of a sequence in fixed size blocks that need not be next to each "
+    "other, so memory grows one block at a time and no space is reserved for tokens that may never come. "
+)
+PIECES = tuple(TEXT.split(" "))
 KNOBS = {"num_blocks": 64, "block_size": 16, "max_num_batched_tokens": 64, "max_num_seqs": 6}
 
 

@@ -74,6 +74,7 @@ class History:
         self._chunk_size = CHUNK * max(1, -(-num_blocks // BIG_POOL))
         self._chunks: deque[_Chunk] = deque()
         self._executed = 0
+        self._records = 0
         self._limits: deque[Limit] = deque(maxlen=LIMIT_WINDOW)
         self._finished: list[tuple[int, str]] = []
         self._handed_back = 0
@@ -91,6 +92,7 @@ class History:
             self.letters.give(arrived.id)
         view = self.live.apply(it)
         chunk.records.append(it)
+        self._records += 1
         self.version += 1
         self._cells(it)
         for change in it.knobs:
@@ -156,12 +158,11 @@ class History:
             self._handed_back += 1
         while len(self._chunks) > 1:
             oldest = self._chunks[0]
-            many = (
-                sum(len(chunk.records) for chunk in self._chunks) > 4 * self._keep if self.version % 64 == 0 else False
-            )
-            if self._executed - oldest.executed < self._keep and not many:
+            # records that ran nothing (commands to a paused engine) must not pile up either
+            if self._executed - oldest.executed < self._keep and self._records < 4 * self._keep:
                 break
             self._executed -= oldest.executed
+            self._records -= len(oldest.records)
             self._chunks.popleft()
         gone = bisect_left(self._finished, (self.first_step, ""))
         gone = min(gone, self._handed_back)

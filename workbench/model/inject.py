@@ -12,8 +12,11 @@ from engine.errors import RequestError, WorkbenchError
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.view import EngineView
+from workbench.text import NEWLINE, TAB
 
 MOST_COUNT = 1000
+_BACK = {ord(NEWLINE): "\n", ord(TAB): "\t"}
+"""Pasted line breaks and tabs stand in the field as signs."""
 Encode = Callable[[str], list[int]]
 
 
@@ -74,7 +77,8 @@ def check(values: Values) -> Order:
     count = _whole(values, "count", 1, MOST_COUNT)
     priority = _whole(values, "priority", -1000, 1000, empty=0)
     assert count is not None and priority is not None and length is not None
-    return Order(values.prompt, length, values.client.strip() or "me", priority, count, params)
+    prompt = values.prompt.translate(_BACK)
+    return Order(prompt, length, values.client.strip() or "me", priority, count, params)
 
 
 def _whole(values: Values, name: str, low: int, high: int, empty: int | None = -1) -> int | None:

@@ -268,7 +268,7 @@ class Actions(Base):
 
     def action_repeat(self) -> None:
         if self._last_order is None:
-            self.say("nothing was injected yet; press i")
+            self.say("nothing was injected yet: press i first")
         else:
             self.send(self._last_order)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from engine.request import RequestStatus
 from engine.view import RequestView
 from workbench.model.latency import median
@@ -44,7 +46,7 @@ class InspectScreen(ReadingScreen):
         if request is None:
             return [(("this request is not known at this step", look.muted),)]
         letter = scene.history.letters.of(request.id)
-        self.title = f"{letter}  {clean(request.client)}"
+        self.heading = f"{letter}  {clean(request.client)}"
         out: list[Line] = []
 
         def pair(name: str, text: str) -> None:
@@ -99,7 +101,7 @@ def state_text(request: RequestView) -> str:
 
 def timing_text(request: RequestView) -> str:
     times = request.token_times
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     queued = None if request.first_scheduled is None else request.first_scheduled - request.arrival
     parts = [f"queued {seconds(queued)}", f"ttft {seconds(request.ttft)}"]
     parts.append(f"itl median {seconds(median(gaps))} max {seconds(max(gaps, default=None))}")

@@ -33,9 +33,10 @@ class Reader(Panel):
         assert isinstance(screen, ReadingScreen)
         return screen.hint
 
-    def _title_line(self, width: int) -> Line:
-        self.TITLE = self.screen.title or ""  # type: ignore[misc]
-        return super()._title_line(width)
+    def heading(self) -> str:
+        screen = self.screen
+        assert isinstance(screen, ReadingScreen)
+        return screen.heading
 
     def action_lines(self, lines: int) -> None:
         self.scroll_lines(lines)
@@ -53,9 +54,9 @@ class ReadingScreen(ModalScreen[None]):
     ]
     hint = "↑ ↓ scroll  esc close"
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, heading: str) -> None:
         super().__init__()
-        self.title = title
+        self.heading = heading
 
     def compose(self) -> ComposeResult:
         yield Reader(id="reader", look=self.app.look)  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ Letters go to the field in focus; enter sends, escape closes. The values live ou
 
 from __future__ import annotations
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
@@ -36,6 +37,13 @@ class Field(Input):
         self.cursor_blink = False
         if width is not None:
             self.styles.width = width
+
+    def _on_paste(self, event: events.Paste) -> None:
+        """All of it, where Textual takes the first line only; line breaks become signs until it is sent."""
+        if event.text:
+            self.replace(clean(event.text.replace("\r\n", "\n")), *self.selection)
+        event.stop()
+        event.prevent_default()
 
 
 class InjectForm(Widget, can_focus=False):

@@ -52,7 +52,7 @@ class KvMap(Panel):
         self._geometry = (1, 1, 1)
 
     def set_view(self, scene: Scene) -> None:
-        if not self.showing:
+        if not self.showing or self.size.area == 0:
             self._stale = True
         super().set_view(scene)
 

@@ -81,6 +81,9 @@ class Panel(Widget, can_focus=True):
         """At most `height` lines of at most `width` cells."""
         return []
 
+    def heading(self) -> str:
+        return self.TITLE
+
     def note(self) -> str:
         """Right end of the title line."""
         return ""
@@ -140,7 +143,7 @@ class Panel(Widget, can_focus=True):
 
     def _title_line(self, width: int) -> Line:
         frame = self._frame_style
-        title = f" {self.TITLE} "
+        title = f" {self.heading()} "
         note = self.note()
         room = width - 5 - len(title)
         note = f" {fit(note, min(width_of(note), room - 3))} " if note and room > 6 else ""
