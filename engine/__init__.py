@@ -3,6 +3,7 @@
 Importing this package is cheap: no torch. `engine.build.build_engine` loads a model and gives an `Engine`.
 """
 
+import kernels.threads  # noqa: F401  # before torch, whose threads read their settings when it is loaded
 from engine.config import EngineConfig
 from engine.records import Iteration
 from engine.request import FinishReason, Request, RequestStatus

@@ -36,8 +36,8 @@ class Knob(NamedTuple):
             return " | ".join(self.choices)
         if self.type is bool:
             return "on | off"
-        high = "" if self.high is None else f"{self.high:g}"
-        return f"{self.low:g}..{high}"
+        high = "" if self.high is None else f"{self.high:.15g}"
+        return f"{self.low:.15g}..{high}"
 
 
 _ROWS = (

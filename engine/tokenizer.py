@@ -112,6 +112,11 @@ class Tokenizer:
         return len(self._table) if self._backend is None and self._table else max(self._names) + 1
 
     @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that are no text: control and end marks."""
+        return self._special
+
+    @property
     def has_chat_template(self) -> bool:
         return self._chat_template is not None
 

@@ -1,0 +1,276 @@
+"""The newest iterations of an engine, and its state after any of them.
+
+`append` takes every record once, in order. The records stay in chunks of at most CHUNK, each with a copy of the
+state before its first record, so the state after a step is at most CHUNK records away. What the panels draw for
+each step (cells, tokens, marks) is packed in bytes and arrays beside them.
+
+Omission: a history holds about KEEP_STEPS steps; older ones can be seen in a recording only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+
+from engine.knobs import KnobValue
+from engine.records import Iteration, KnobChange, Limit, Phase
+from engine.request import FinishReason
+from engine.view import EngineView
+from workbench.model.cells import Cell, prefill_cell
+from workbench.model.events import Event, events_of
+from workbench.model.latency import Latency
+from workbench.model.letters import Letters
+from workbench.model.row import Row
+from workbench.model.series import Series
+
+KEEP_STEPS = 4096
+KEEP_EVENTS = 4000
+CHUNK = 64
+BIG_POOL = 16384
+"""Above this many blocks the copies are made less often: one of 16k blocks takes 0.4 MB."""
+LIMIT_WINDOW = 64
+FADE_STEPS = 20
+RATE_WINDOW = 2.0
+"""Seconds over which speeds are taken."""
+
+MARK_PREEMPTION = 1
+MARK_KNOB = 2
+
+
+class _Chunk:
+    __slots__ = ("executed", "records", "view")
+
+    def __init__(self, view: EngineView) -> None:
+        self.view = view
+        """The state before the first record."""
+        self.records: list[Iteration] = []
+        self.executed = 0
+
+
+class History:
+    def __init__(self, num_blocks: int, block_size: int, knobs: dict[str, KnobValue], keep: int = KEEP_STEPS) -> None:
+        self.live = EngineView(num_blocks, block_size, knobs)
+        self.letters = Letters()
+        self.latency = Latency()
+        self.rows: dict[str, Row] = {}
+        self.events: deque[Event] = deque(maxlen=KEEP_EVENTS)
+        self.knob_changes: deque[tuple[int, KnobChange]] = deque(maxlen=256)
+        """With the step at which each took effect, oldest first."""
+        self.fade = FADE_STEPS
+        """Steps for which a finished request keeps its row and letter."""
+        self.version = 0
+        """Grows with every record."""
+        self.changed_blocks: set[int] = set()
+        """Blocks that changed since somebody emptied this set."""
+        self.decode = Series("l", keep)
+        self.prefill = Series("l", keep)
+        self.recompute = Series("l", keep)
+        self.budget = Series("l", keep)
+        self.outputs = Series("l", keep)
+        self.ends = Series("d", keep)
+        self.marks = Series("B", keep)
+        self._seqs = Series("q", keep)
+        self._keep = keep
+        self._chunk_size = CHUNK * max(1, -(-num_blocks // BIG_POOL))
+        self._chunks: deque[_Chunk] = deque()
+        self._executed = 0
+        self._records = 0
+        self._limits: deque[Limit] = deque(maxlen=LIMIT_WINDOW)
+        self._finished: list[tuple[int, str]] = []
+        self._handed_back = 0
+        self._admissions = 0
+        self._past: EngineView | None = None
+
+    # ---- growing ----------------------------------------------------------------------------------
+
+    def append(self, it: Iteration) -> None:
+        if not self._chunks or len(self._chunks[-1].records) >= self._chunk_size:
+            self._chunks.append(_Chunk(self.live.copy()))
+        chunk = self._chunks[-1]
+        for arrived in it.arrived:
+            self.rows[arrived.id] = Row(arrived.id, it.step + (0 if it.executed else 1), self._keep)
+            self.letters.give(arrived.id)
+        view = self.live.apply(it)
+        chunk.records.append(it)
+        self._records += 1
+        self.version += 1
+        self._cells(it)
+        for change in it.knobs:
+            self.knob_changes.append((it.step, change))
+        self.events.extend(events_of(it, self.letters.of))
+        self.latency.fold(it, view)
+        self.changed_blocks.update(change.block for change in it.blocks)
+        if it.executed:
+            chunk.executed += 1
+            self._executed += 1
+            self._count(it)
+        elif self.marks and (it.knobs or it.preempted):
+            self._mark(self.marks.end - 1, it)
+        self._forget(it.step)
+
+    def _cells(self, it: Iteration) -> None:
+        step = it.step
+        rows = self.rows
+        for item in it.scheduled:
+            row = rows[item.id]
+            if row.admitted is None:
+                row.admitted = self._admissions
+                self._admissions += 1
+                self.letters.promote(item.id)
+            if item.phase is Phase.DECODE:
+                code = Cell.DECODE
+            elif item.phase is Phase.RECOMPUTE:
+                code = Cell.RECOMPUTE
+            else:
+                code = prefill_cell(item.num_tokens, it.budget)
+            row.put(step, code)
+        for victim in it.preempted:
+            rows[victim.id].put(step, Cell.PREEMPTED)
+        for done in it.finished:
+            row = rows[done.id]
+            bad = done.reason in (FinishReason.ABORT, FinishReason.ERROR)
+            row.put(step, Cell.ABORTED if bad else Cell.FINISHED)
+            row.ended = step
+            self._finished.append((step, done.id))
+
+    def _count(self, it: Iteration) -> None:
+        step = it.step
+        decode = it.tokens_in(Phase.DECODE)
+        recompute = it.tokens_in(Phase.RECOMPUTE)
+        self.decode.append(step, decode)
+        self.recompute.append(step, recompute)
+        self.prefill.append(step, it.total_tokens - decode - recompute)
+        self.budget.append(step, it.budget)
+        self.outputs.append(step, len(it.tokens))
+        self.ends.append(step, it.t_end)
+        self._seqs.append(step, it.seq)
+        self.marks.append(step, 0)
+        self._mark(step, it)
+        self._limits.append(it.limit)
+
+    def _mark(self, step: int, it: Iteration) -> None:
+        mark = (MARK_PREEMPTION if it.preempted else 0) | (MARK_KNOB if it.knobs else 0)
+        self.marks.replace(step, int(self.marks[step]) | mark)
+
+    def _forget(self, step: int) -> None:
+        while self._handed_back < len(self._finished) and self._finished[self._handed_back][0] + self.fade < step:
+            self.letters.give_back(self._finished[self._handed_back][1])
+            self._handed_back += 1
+        while len(self._chunks) > 1:
+            oldest = self._chunks[0]
+            # records that ran nothing (commands to a paused engine) must not pile up either
+            if self._executed - oldest.executed < self._keep and self._records < 4 * self._keep:
+                break
+            self._executed -= oldest.executed
+            self._records -= len(oldest.records)
+            self._chunks.popleft()
+        gone = bisect_left(self._finished, (self.first_step, ""))
+        gone = min(gone, self._handed_back)
+        if gone > 512:
+            for _, id in self._finished[:gone]:
+                self.rows.pop(id, None)
+                self.letters.forget(id)
+            del self._finished[:gone]
+            self._handed_back -= gone
+
+    # ---- reading ----------------------------------------------------------------------------------
+
+    @property
+    def first_step(self) -> int:
+        """Oldest step that can be shown again; last_step when there is none."""
+        if not self._seqs:
+            return self.live.step
+        return max(self._seqs.first, self._first_kept())
+
+    def _first_kept(self) -> int:
+        for chunk in self._chunks:
+            for it in chunk.records:
+                if it.executed:
+                    return it.step
+        return self.live.step
+
+    @property
+    def last_step(self) -> int:
+        return self._seqs.end - 1 if self._seqs else self.live.step
+
+    def clamp(self, step: int) -> int:
+        return max(self.first_step, min(step, self.last_step))
+
+    def record_at(self, step: int) -> Iteration | None:
+        """The record of an executed step, None when it is not (or no longer) here."""
+        if not self._seqs or not self.first_step <= step <= self.last_step:
+            return None
+        return self._record(int(self._seqs[step]))
+
+    def _record(self, seq: int) -> Iteration | None:
+        for chunk in reversed(self._chunks):
+            first = chunk.view.seq + 1
+            if seq >= first:
+                return chunk.records[seq - first] if seq - first < len(chunk.records) else None
+        return None
+
+    def view_at(self, step: int) -> EngineView:
+        """The state after an executed step. Valid until the next call; not to be changed or kept."""
+        if not self._seqs:
+            return self.live
+        seq = int(self._seqs[self.clamp(step)])
+        start = next(chunk for chunk in reversed(self._chunks) if chunk.view.seq < seq)
+        past = self._past
+        if past is None or not start.view.seq <= past.seq <= seq:
+            past = start.view.copy()
+        while past.seq < seq:
+            it = self._record(past.seq + 1)
+            assert it is not None
+            past.apply(it)
+        self._past = past
+        return past
+
+    def order(self, view: EngineView, most_waiting: int = 256) -> list[str]:
+        """Ids of the rows to show: admitted ones and those just finished by admission, then the waiting ones."""
+        ids = list(view.running)
+        stop = bisect_right(self._finished, (view.step, "\U0010ffff"))
+        start = bisect_left(self._finished, (view.step - self.fade + 1, ""))
+        ids += [id for _, id in self._finished[start:stop] if id in view.requests]
+        ids.sort(key=self._admission)
+        return ids + view.waiting_ids(most_waiting)
+
+    def _admission(self, id: str) -> int:
+        row = self.rows.get(id)
+        return row.admitted if row is not None and row.admitted is not None else 1 << 60
+
+    def limit_shares(self, step: int | None = None) -> tuple[int, list[tuple[Limit, float]]]:
+        """How many of the last LIMIT_WINDOW steps, and the share bound by each limit, largest first."""
+        limits: list[Limit] = list(self._limits)
+        if step is not None:
+            records = (self.record_at(s) for s in range(step - LIMIT_WINDOW + 1, step + 1))
+            limits = [it.limit for it in records if it is not None]
+        return len(limits), [(limit, count / len(limits)) for limit, count in Counter(limits).most_common()]
+
+    def next_mark(self, step: int, direction: int, mark: int = MARK_PREEMPTION) -> int | None:
+        """The nearest marked step before (-1) or after (1) a step."""
+        at = step + direction
+        while self.first_step <= at <= self.last_step:
+            if int(self.marks[at]) & mark:
+                return at
+            at += direction
+        return None
+
+    def speed(self, now: float | None = None) -> tuple[float, float]:
+        """Iterations and output tokens a second over the last RATE_WINDOW seconds before `now`."""
+        if len(self.ends) < 2:
+            return 0.0, 0.0
+        newest = self.ends[self.ends.end - 1]
+        until = newest if now is None else max(now, newest)
+        first = self.ends.end - 1
+        oldest = max(self.ends.first, first - 4096)
+        while first > oldest and self.ends[first - 1] >= until - RATE_WINDOW:
+            first -= 1
+        steps = self.ends.end - first
+        if until - newest > RATE_WINDOW or steps < 2:
+            return 0.0, 0.0
+        # count the gaps between ends, so that a young or steady run is not overrated by its first step
+        span = until - self.ends[first]
+        if span <= 0:
+            return 0.0, 0.0
+        tokens = sum(self.outputs.between(first + 1, self.ends.end))
+        return (steps - 1) / span, tokens / span

@@ -1,0 +1,148 @@
+"""What a person types to inject requests: the fields, the checks, the requests, and whether they will fit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from engine.commands import Submit
+from engine.config import EngineConfig
+from engine.errors import RequestError, WorkbenchError
+from engine.request import Request
+from engine.sampling_params import SamplingParams
+from engine.view import EngineView
+from workbench.text import NEWLINE, TAB
+
+MOST_COUNT = 1000
+_BACK = {ord(NEWLINE): "\n", ord(TAB): "\t"}
+"""Pasted line breaks and tabs stand in the field as signs."""
+Encode = Callable[[str], list[int]]
+
+
+@dataclass(slots=True)
+class Values:
+    """The fields as typed. They outlive the form, so nothing typed is lost."""
+
+    prompt: str = "Explain paged attention in one sentence."
+    length: str = ""
+    """Random tokens instead of the prompt."""
+    client: str = "me"
+    max_tokens: str = "64"
+    priority: str = "0"
+    count: str = "1"
+    temperature: str = "0"
+    seed: str = ""
+
+    def copy(self) -> Values:
+        return Values(*(getattr(self, field.name) for field in fields(self)))
+
+
+class FieldError(WorkbenchError):
+    """One field cannot be used."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Checked values."""
+
+    prompt: str
+    length: int
+    """0: use the prompt."""
+    client: str
+    priority: int
+    count: int
+    params: SamplingParams
+
+
+def check(values: Values) -> Order:
+    """FieldError names the first field that is wrong."""
+    length = _whole(values, "length", 1, 1 << 24, empty=0)
+    if not length and not values.prompt:
+        raise FieldError("prompt", "type a prompt, or a length for random tokens")
+    seed = _whole(values, "seed", -(2**63), 2**64 - 1, empty=None)
+    try:
+        temperature = float(values.temperature.strip() or 0)
+    except ValueError:
+        raise FieldError("temperature", f"{values.temperature!r} is not a number") from None
+    most = _whole(values, "max_tokens", 1, 1 << 24, empty=None)
+    try:
+        params = SamplingParams(max_tokens=most, temperature=temperature, seed=seed)
+    except RequestError as error:
+        raise FieldError("temperature", str(error)) from None
+    count = _whole(values, "count", 1, MOST_COUNT)
+    priority = _whole(values, "priority", -1000, 1000, empty=0)
+    assert count is not None and priority is not None and length is not None
+    prompt = values.prompt.translate(_BACK)
+    return Order(prompt, length, values.client.strip() or "me", priority, count, params)
+
+
+def _whole(values: Values, name: str, low: int, high: int, empty: int | None = -1) -> int | None:
+    text = getattr(values, name).strip()
+    if not text:
+        if empty == -1:
+            raise FieldError(name, "needs a number")
+        return empty
+    try:
+        number = int(text)
+    except ValueError:
+        raise FieldError(name, f"{text!r} is not a whole number") from None
+    if not low <= number <= high:
+        raise FieldError(name, f"{number} is out of range, allowed: {low}..{high}")
+    return number
+
+
+def requests_of(order: Order, number: int, encode: Encode, vocab_size: int, model_len: int) -> Submit:
+    """The requests of an order, arriving now. `number` counts what was injected before.
+
+    RequestError when the prompt cannot run at all. Random prompts differ from each other and repeat from run to run.
+    """
+    seed = order.params.seed
+    ids = [] if order.length else encode(order.prompt)
+    length = order.length or len(ids)
+    if length == 0:
+        raise RequestError("the prompt has no tokens")
+    if length >= model_len:
+        raise RequestError(f"a prompt of {length} tokens is too long: max_model_len is {model_len}, output included")
+    requests = []
+    for n in range(order.count):
+        if order.length:
+            chance = random.Random(f"{seed} {number + n}")
+            ids = [chance.randrange(vocab_size) for _ in range(order.length)]
+        params = order.params
+        if seed is not None and n:
+            params = SamplingParams(params.max_tokens, params.temperature, seed=seed + n)
+        requests.append(
+            Request(
+                f"ui-{number + n}",
+                ids,
+                params,
+                client=order.client,
+                priority=order.priority,
+                prompt_text=None if order.length else order.prompt,
+            )
+        )
+    return Submit(tuple(requests))
+
+
+def fits(order: Order, num_tokens: int, view: EngineView, config: EngineConfig) -> tuple[bool, str]:
+    """Whether the pool can take it now, with blocks at admission and at the end against the free ones."""
+    if num_tokens >= config.model_len:
+        return False, f"{num_tokens} tokens: too long, max_model_len is {config.model_len} with the output"
+    size = view.block_size
+    most = config.model_len - num_tokens
+    output = min(order.params.max_tokens or most, most)
+    first = -(-num_tokens // size) * order.count
+    # the last token is sampled but never computed, so it needs no slot
+    last = -(-(num_tokens + output - 1) // size) * order.count
+    free = view.free_blocks
+    text = f"{num_tokens} tok: {first} blocks at admission, {last} at the end; {free} free"
+    if last <= free:
+        return True, f"{text}: fits"
+    if first <= free:
+        return True, f"{text}: starts, may preempt later"
+    return True, f"{text}: will wait"

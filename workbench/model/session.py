@@ -1,0 +1,25 @@
+"""What loading hands to the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.host import EngineHost
+from engine.request import Request
+
+Progress = Callable[[str, int, int], None]
+"""Called by a loader with stage, done and total (0: not known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An engine ready to start, how to turn text into tokens, and what to run first."""
+
+    host: EngineHost
+    encode: Callable[[str], list[int]]
+    """Prompt text to token ids, chat template applied."""
+    workload_requests: tuple[Request, ...] = ()
+
+
+Load = Callable[[Progress], Session]

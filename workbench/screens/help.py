@@ -1,0 +1,29 @@
+"""Help on the focused panel, then all keys."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+
+from workbench.screens.keys import KEYS
+from workbench.screens.reading import Reader, ReadingScreen
+from workbench.text import fit, wrap
+from workbench.widgets.panel import Line
+
+
+class HelpScreen(ReadingScreen):
+    def __init__(self, topic: str, text: str) -> None:
+        super().__init__(f"Help: {topic}")
+        self.text = cleandoc(text)
+
+    def lines(self, width: int) -> list[Line]:
+        look = self.query_one(Reader).look
+        out: list[Line] = []
+        for paragraph in self.text.splitlines():
+            out += [((line, look.text),) for line in wrap(paragraph, width)]
+        out += [(), (("Keys", look.title),)]
+        for key in (*((key.shown, key.word, key.help) for key in KEYS), ("^p", "Palette", "All commands by name")):
+            name = fit(key[0], 10, ">")
+            texts = wrap(f"{key[1]}: {key[2]}", max(10, width - 12))
+            out.append(((name, look.key), ("  ", look.text), (texts[0], look.text)))
+            out += [((" " * 12 + more, look.text),) for more in texts[1:]]
+        return out

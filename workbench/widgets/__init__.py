@@ -1,0 +1,1 @@
+"""The panels: plain data in by `set_view`, lines of cells out."""

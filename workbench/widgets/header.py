@@ -1,0 +1,86 @@
+"""The first line: what the engine does right now, the important things first."""
+
+from __future__ import annotations
+
+from rich.style import Style
+
+from workbench.model.knob_steps import pace_text
+from workbench.text import rate, seconds, width_of
+from workbench.widgets.panel import Line, Panel, Scene, Span
+
+
+class Header(Panel, can_focus=False):
+    FRAMED = False
+
+    def content(self, width: int, height: int) -> list[Line]:
+        scene = self.scene
+        if scene is None:
+            return [((" WORKBENCH", self.look.title),)]
+        small = width < 118
+        parts = self._small(scene) if small else self._large(scene)
+        gap = " │ " if small else "   "
+        line: list[Span] = [(" WB " if small else " WORKBENCH   ", self.look.title)]
+        used = width_of(line[0][0])
+        for n, (text, style) in enumerate(parts):
+            between = gap if n else ""
+            if used + len(between) + width_of(text) > width - 1:
+                break
+            line += [(between, self.look.muted), (text, style)]
+            used += len(between) + width_of(text)
+        return [tuple(line)]
+
+    def _state(self, scene: Scene) -> tuple[str, Style]:
+        view, look = scene.history.live, self.look
+        if view.fault is not None:
+            return "FAULT", look.error
+        if scene.ended:
+            return "STOPPED", look.error
+        if view.paused:
+            return "‖ PAUSED", look.warn
+        if not view.running and not view.num_waiting:
+            return "IDLE", look.muted
+        return f"▸ RUN {rate(scene.speed[0])} it/s", look.strong
+
+    def _step(self, scene: Scene) -> tuple[str, Style]:
+        if scene.cursor is None:
+            return f"step {scene.step}", self.look.text
+        return f"viewing {scene.cursor} ({scene.history.last_step - scene.cursor} behind live)", self.look.warn
+
+    def _large(self, scene: Scene) -> list[Span]:
+        view, text = scene.view, self.look.text
+        lat = scene.history.latency.header()
+        p99 = f" p99 {seconds(lat.ttft99)}" if lat.ttft99 is not None else ""
+        limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
+        used = f"KV {view.kv_usage:.0%} ({view.used_blocks}/{view.num_blocks - 1})"
+        return [
+            self._state(scene),
+            self._step(scene),
+            (f"run {len(view.running)}/{limit}  wait {view.num_waiting}", text),
+            (used, text),
+            (f"TTFT p50 {seconds(lat.ttft50)}{p99}", text),
+            (f"ITL {seconds(lat.itl50)}", text),
+            (f"{rate(scene.speed[1])} tok/s", text),
+            (f"pace {pace_text(scene.history.live.pace)}", text),
+            (f"preempted {scene.view.preemptions}", text),
+        ]
+
+    def _small(self, scene: Scene) -> list[Span]:
+        view, look = scene.view, self.look
+        lat = scene.history.latency.header()
+        limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
+        state, style = self._state(scene)
+        if state.startswith("▸") and scene.speed[0] >= 10:
+            state = f"▸RUN {scene.speed[0]:.0f}/s"
+        state = state.replace("▸ RUN", "▸RUN").replace("‖ PAUSED", "‖PAUSED").replace(" it/s", "/s")
+        if scene.cursor is None:
+            where = (f"{state} #{scene.step}", style)
+        else:
+            behind = scene.history.last_step - scene.cursor
+            where = (f"{state} viewing {scene.cursor} ({behind} behind live)", look.warn)
+        return [
+            where,
+            (f"run {len(view.running)}/{limit} wait {view.num_waiting}", look.text),
+            (f"KV {view.kv_usage:.0%}", look.text),
+            (f"TTFT {seconds(lat.ttft50)} ITL {seconds(lat.itl50)}", look.text),
+            (f"{scene.speed[1]:.0f} t/s", look.text),
+        ]

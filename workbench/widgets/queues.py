@@ -1,0 +1,117 @@
+"""The queues: who runs, who waits, and for each waiting one the reason."""
+
+from __future__ import annotations
+
+from engine.records import Phase, Reason
+from engine.request import RequestStatus
+from engine.view import EngineView
+from workbench.glyphs import CELLS
+from workbench.model.cells import Cell
+from workbench.model.history import History
+from workbench.text import clean, wrap
+from workbench.widgets.panel import Line, Panel, Scene, Span
+
+WORDS = {
+    Reason.BUDGET: "no tokens left in the budget",
+    Reason.SEQS: "all slots taken",
+    Reason.BLOCKS: "not enough free blocks",
+    Reason.WATERMARK: "free blocks are below the watermark",
+    Reason.PREEMPTION: "nothing is admitted after a preemption",
+    Reason.BEHIND_HEAD: "behind the head",
+    Reason.HELD: "prompts are held back by the interval",
+    Reason.PAUSED: "the engine is paused",
+}
+
+
+class Queues(Panel):
+    TITLE = "Queues"
+    HELP = """Who runs and who waits, in order of service, and why the waiting ones do not run.
+
+    A─ decodes   A▓ prefills   A▚ computes again   A· runs but got no tokens   ×A was preempted, first in line again
+
+    The head of the queue is told with its numbers; those behind it wait because nobody overtakes the head."""
+
+    def note(self) -> str:
+        if self.scene is None:
+            return ""
+        planned = self.scene.view.planned
+        return f"{planned} to come" if planned else ""
+
+    def content(self, width: int, height: int) -> list[Line]:
+        scene = self.scene
+        if scene is None or height < 1:
+            return []
+        view, look = scene.view, self.look
+        limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
+        running = [self._run_spans(scene, id) for id in view.running]
+        ids = view.waiting_ids(max(64, 2 * height + self.top))
+        waiting = [self._wait_spans(scene, id) for id in ids]
+        lines = [
+            self._list("run  ", running, f"{len(view.running)}/{limit}", width),
+            self._list("wait ", waiting, str(view.num_waiting), width),
+        ]
+        for n, id in enumerate(ids):
+            lines += self._why(scene, id, width, full=n == 0)
+        for id in view.running:
+            reason = view.requests[id].reason
+            if reason is not None:
+                letter = scene.history.letters.of(id)
+                lines.append(((letter, look.owner(letter)), (f" no tokens: {WORDS[reason]}", look.text)))
+        if not ids and not view.running:
+            lines.append((("nothing to do", look.muted),))
+        return lines[:2] + self.scrolled(lines[2:], height - 2) if height > 2 else lines[:height]
+
+    def _run_spans(self, scene: Scene, id: str) -> list[Span]:
+        look = self.look
+        letter = scene.history.letters.of(id)
+        phase = scene.view.requests[id].phase
+        code = {Phase.DECODE: Cell.DECODE, Phase.PREFILL: Cell.PREFILL_3, Phase.RECOMPUTE: Cell.RECOMPUTE}.get(
+            phase,
+            Cell.WAIT,  # type: ignore[arg-type]
+        )
+        return [(letter, look.owner(letter)), (CELLS[code].char, look.cells[code]), (" ", look.text)]
+
+    def _wait_spans(self, scene: Scene, id: str) -> list[Span]:
+        look = self.look
+        letter = scene.history.letters.of(id)
+        if scene.view.requests[id].status is RequestStatus.PREEMPTED:
+            return [("×", look.cells[Cell.PREEMPTED]), (letter, look.owner(letter)), (" ", look.text)]
+        return [(letter, look.owner(letter)), (" ", look.text)]
+
+    def _list(self, name: str, items: list[list[Span]], count: str, width: int) -> Line:
+        look = self.look
+        room = width - len(name) - len(count) - 1
+        line: list[Span] = [(name, look.strong)]
+        for item in items:
+            cells = sum(len(text) for text, _ in item)
+            if cells > room - 2:
+                line.append(("… ", look.muted))
+                room -= 2
+                break
+            line += item
+            room -= cells
+        line += [(" " * max(0, room + 1), look.text), (count, look.strong)]
+        return tuple(line)
+
+    def _why(self, scene: Scene, id: str, width: int, *, full: bool) -> list[Line]:
+        look = self.look
+        letter = scene.history.letters.of(id)
+        text = why(scene.history, scene.view, id)
+        texts = wrap(text, width - 2, 3 if full else 1)
+        lines: list[Line] = [((letter, look.owner(letter)), (" " + texts[0], look.text if full else look.muted))]
+        lines += [(("  " + more, look.text),) for more in texts[1:]]
+        return lines
+
+
+def why(history: History, view: EngineView, id: str) -> str:
+    """Why a request does not run, in words, with letters for ids."""
+    reason, detail = view.reason_of(id)
+    if reason is None:
+        status = view.requests[id].status
+        if status in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
+            return "next iteration decides"
+        return "it runs" if status is RequestStatus.RUNNING else "it has ended"
+    if reason is Reason.BEHIND_HEAD and view.last is not None and view.last.blocked is not None:
+        head = view.last.blocked
+        return f"behind {history.letters.of(head.id)} ({head.reason})"
+    return clean(detail) or WORDS[reason]
