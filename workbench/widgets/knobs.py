@@ -121,7 +121,7 @@ class Knobs(Panel):
         text = pace_text(value) if name == PACE else show(value)  # type: ignore[arg-type]
         right = "1..max" if name == PACE else short_range(KNOBS[name]) if live else "restart"
         chosen = NAMES[self.chosen] == name
-        width = min(width, 56)
+        width = min(width, 58)
         values = VALUES if width < 50 else VALUES + 4
         star = "*" if pending else " "
         value_style = look.warn if pending else look.muted if not live else look.strong if chosen else look.text
