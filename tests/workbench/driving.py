@@ -41,6 +41,12 @@ class Driven(NamedTuple):
     def text(self) -> str:
         return "\n".join(self.lines())
 
+    def colours(self) -> set[object]:
+        """All colours on the screen but the terminal's own."""
+        styles = [segment.style for strip in self.app.screen._compositor.render_strips() for segment in strip]
+        colours = {colour for style in styles if style is not None for colour in (style.color, style.bgcolor)}
+        return {colour for colour in colours if colour is not None and not colour.is_default}
+
     def lines(self) -> list[str]:
         return [strip.text for strip in self.app.screen._compositor.render_strips()]
 
