@@ -36,13 +36,8 @@ class Knob(NamedTuple):
             return " | ".join(self.choices)
         if self.type is bool:
             return "on | off"
-        high = "" if self.high is None else _plain(self.high)
-        return f"{_plain(self.low or 0)}..{high}"
-
-
-def _plain(number: float) -> str:
-    """Without an exponent: 1048576, not 1.04858e+06."""
-    return str(int(number)) if number == int(number) else str(number)
+        high = "" if self.high is None else f"{self.high:.15g}"
+        return f"{self.low:.15g}..{high}"
 
 
 _ROWS = (

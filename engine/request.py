@@ -36,6 +36,7 @@ class Request:
         "client",
         "high_water",
         "id",
+        "mid_prompt",
         "num_computed",
         "num_preemptions",
         "num_prompt",
@@ -79,6 +80,8 @@ class Request:
         """Leading blocks of the table whose key is in the prefix cache's index."""
         self.high_water = 0
         """Most tokens ever computed at once: what lies below it after a preemption is recomputation."""
+        self.mid_prompt = False
+        """Known tokens were left over when it was last given some."""
         self.num_preemptions = 0
         self.cached_tokens = 0
         """Prompt tokens taken from the prefix cache at first admission."""

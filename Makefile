@@ -1,0 +1,69 @@
+# The serving workbench. `make` alone lists the targets.
+# Everything is installed into .venv here, with the versions of constraints.txt; a second run finds it done.
+# Paths stay relative and tools are called as modules, so that a folder with spaces in its name works.
+
+PYTHON ?= python3
+MODEL ?= smollm2-135m-instruct
+PIP_ARGS ?=
+ARGS ?=
+
+PY := .venv/bin/python
+PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+FILES := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types format bench clean model
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  make run ARGS='--model tiny --max-num-seqs 4'   passes options to workbench run"
+
+run: .venv/.runtime model ## the live screen, from nothing: environment, default model, workbench run
+	@$(PY) -m workbench run $(ARGS)
+
+test: .venv/.dev model lint ## linters, types, import rules and all tests (needs no GPU)
+	@echo "tests"
+	@$(PY) -m pytest $(ARGS)
+
+lint: .venv/.dev ## ruff, mypy and the import rules
+	@echo "ruff, mypy, import rules"
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+
+format: .venv/.dev ## let ruff format the code
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+bench: .venv/.runtime model ## tokens a second of a fixed workload, median of a few runs
+	@$(PY) benchmarks/throughput.py $(ARGS)
+
+clean: ## remove the environment and everything made here (not the model cache)
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+model: .venv/.runtime
+	@$(PY) -m workbench model get $(MODEL) > /dev/null
+
+.venv/.made:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null || { \
+	  echo "error: the workbench needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "       Give another one: make run PYTHON=python3.12" >&2; exit 2; }
+	@echo "making .venv"
+	@rm -rf .venv
+	@$(PYTHON) -m venv .venv || { \
+	  echo "error: $(PYTHON) cannot make environments; install its venv module (Debian: apt install python3-venv)." >&2; \
+	  rm -rf .venv; exit 2; }
+	@touch $@
+
+.venv/.runtime: .venv/.made $(FILES)
+	@echo "installing what the workbench needs (torch is large: the first time takes minutes)"
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.dev: .venv/.made $(FILES)
+	@echo "installing what tests and linters need"
+	@$(PIP) -e '.[dev]'
+	@touch $@ .venv/.runtime

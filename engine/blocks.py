@@ -1,0 +1,196 @@
+"""`BlockPool`: which KV block belongs to whom, what it holds, and which one is taken next.
+
+Block 0 is the null block: never given out, never free; padding writes go there. A block with reference count 0
+sits in the free queue; with prefix caching it may still carry a content key, and is then free *and* of use until
+somebody takes it. Allocation takes from the front of the queue. Semantics: vLLM V1's block pool.
+
+Invariant: free + referenced = usable; every key in the index is carried by the blocks listed under it, in order of
+registration. `check()` proves it. Plain integers only: no tensors, no clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+
+from engine.records import BlockChange
+
+ROOT_KEY = b""
+
+
+def content_key(parent: bytes, tokens: Sequence[int]) -> bytes:
+    """Key of a full block: stands for all tokens up to its end. 128 bits: a collision would serve foreign K/V."""
+    return hashlib.blake2b(array("q", tokens).tobytes(), key=parent, digest_size=16).digest()
+
+
+class BlockPool:
+    """Reference counts, free queue and prefix-cache index over `num_blocks` blocks (the null block included)."""
+
+    def __init__(self, num_blocks: int, *, caching: bool) -> None:
+        if num_blocks < 2:
+            raise ValueError(f"a pool needs the null block and one more, got {num_blocks}")
+        self.num_blocks = num_blocks
+        self.caching = caching
+        self.ref = [0] * num_blocks
+        self.ref[0] = 1
+        self.key: list[bytes | None] = [None] * num_blocks
+        self.owner: list[str | None] = [None] * num_blocks
+        """First holder, for people; sharers are in `_holders`."""
+        self.num_free = num_blocks - 1
+        self._holders: dict[int, list[str]] = {}
+        self._index: dict[bytes, dict[int, None]] = {}
+        self._changed: dict[int, None] = {}
+        # The free queue is a ring of block numbers; the null block, never free, is its sentinel.
+        self._next = [*range(1, num_blocks), 0]
+        self._prev = [num_blocks - 1, *range(num_blocks - 1)]
+
+    @property
+    def num_usable(self) -> int:
+        return self.num_blocks - 1
+
+    def take(self, count: int, owner: str) -> list[int]:
+        """The `count` front blocks of the free queue, with one reference each. They lose their keys."""
+        assert count <= self.num_free, f"take({count}) with {self.num_free} free"
+        taken = []
+        following, block = self._next, self._next[0]
+        for _ in range(count):
+            taken.append(block)
+            block = following[block]
+        following[0] = block
+        self._prev[block] = 0
+        self.num_free -= count
+        for block in taken:
+            if self.key[block] is not None:
+                self._drop_key(block)
+            self.ref[block] = 1
+            self.owner[block] = owner
+            self._changed[block] = None
+        return taken
+
+    def share(self, blocks: Sequence[int], owner: str) -> None:
+        """One more reference on each of the cached `blocks`; free ones leave the queue."""
+        for block in blocks:
+            if self.ref[block] == 0:
+                self._unlink(block)
+                self.owner[block] = owner
+            else:
+                first = self.owner[block]
+                assert first is not None
+                self._holders.setdefault(block, [first]).append(owner)
+            self.ref[block] += 1
+            self._changed[block] = None
+
+    def release(self, table: Sequence[int], owner: str) -> None:
+        """Give back one reference on each block of a table.
+
+        From last block to first; keyless ones that become free go as a group to the front of the queue (so the
+        partial block is reused next), keyed ones to the end (tail of the sequence is evicted before its beginning).
+        """
+        front: list[int] = []
+        for block in reversed(table):
+            assert self.ref[block] > 0, f"block {block} released twice"
+            self.ref[block] -= 1
+            self._changed[block] = None
+            if self.ref[block]:
+                holders = self._holders[block]
+                holders.remove(owner)
+                self.owner[block] = holders[0]
+                if len(holders) == 1:
+                    del self._holders[block]
+                continue
+            self.owner[block] = None
+            if self.key[block] is None:
+                front.append(block)
+            else:
+                self._link_after(self._prev[0], block)
+        at = 0
+        for block in front:
+            self._link_after(at, block)
+            at = block
+
+    # ---- prefix cache -----------------------------------------------------------------------------
+
+    def register(self, block: int, key: bytes) -> None:
+        """List a referenced block under its content key."""
+        self.key[block] = key
+        self._changed[block] = None
+        self._index.setdefault(key, {})[block] = None
+
+    def forget(self, block: int) -> None:
+        """Take a block's key away, e.g. because its K/V will not be written after all."""
+        if self.key[block] is not None:
+            self._drop_key(block)
+
+    def lookup(self, key: bytes) -> int | None:
+        """The earliest registered block that still carries `key`."""
+        blocks = self._index.get(key)
+        return next(iter(blocks)) if blocks else None
+
+    def reset(self) -> bool:
+        """Drop all keys; only when no block is referenced. The queue keeps its order."""
+        if self.num_free != self.num_usable:
+            return False
+        for block in range(1, self.num_blocks):
+            self.forget(block)
+        return True
+
+    # ---- for the record and for tests -------------------------------------------------------------
+
+    def changes(self) -> tuple[BlockChange, ...]:
+        """Blocks that changed since the last call."""
+        changed = tuple(BlockChange(b, self.owner[b], self.ref[b], self.key[b] is not None) for b in self._changed)
+        self._changed.clear()
+        return changed
+
+    def free_queue(self) -> list[int]:
+        """Free blocks, next one first."""
+        queue, block = [], self._next[0]
+        while block:
+            queue.append(block)
+            block = self._next[block]
+        return queue
+
+    def check(self, tables: dict[str, list[int]]) -> None:
+        """Prove the invariants against the tables of all requests; AssertionError names what is broken."""
+        queue = self.free_queue()
+        assert len(queue) == len(set(queue)) == self.num_free, "free queue: a block twice or lost"
+        assert all(self._prev[self._next[b]] == b for b in [0, *queue]), "free queue: links disagree"
+        count = [0] * self.num_blocks
+        count[0] = 1
+        for table in tables.values():
+            for block in table:
+                count[block] += 1
+        assert count == self.ref, "reference counts differ from the tables"
+        assert {b for b in range(1, self.num_blocks) if not self.ref[b]} == set(queue), "free but not in the queue"
+        for key, blocks in self._index.items():
+            assert blocks and all(self.key[b] == key for b in blocks), "index lists a block under a key it lost"
+        assert sum(map(len, self._index.values())) == sum(k is not None for k in self.key), "a key not in the index"
+        holders: dict[int, set[str]] = {}
+        for id, table in tables.items():
+            for block in table:
+                holders.setdefault(block, set()).add(id)
+        for block, owner in enumerate(self.owner):
+            assert owner in holders[block] if block in holders else owner is None, f"owner of block {block}"
+
+    def _drop_key(self, block: int) -> None:
+        key = self.key[block]
+        assert key is not None
+        blocks = self._index[key]
+        del blocks[block]
+        if not blocks:
+            del self._index[key]
+        self.key[block] = None
+        self._changed[block] = None
+
+    def _unlink(self, block: int) -> None:
+        before, after = self._prev[block], self._next[block]
+        self._next[before] = after
+        self._prev[after] = before
+        self.num_free -= 1
+
+    def _link_after(self, before: int, block: int) -> None:
+        after = self._next[before]
+        self._next[before] = self._prev[after] = block
+        self._prev[block], self._next[block] = before, after
+        self.num_free += 1

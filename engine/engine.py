@@ -1,0 +1,328 @@
+"""`Engine`: requests in, one `Iteration` record out for every step.
+
+A step applies what was asked since the last one, lets the scheduler decide, runs the plan, commits the tokens and
+publishes one record. Nothing else is told to anybody. Not thread-safe: one thread owns an engine (`EngineThread`,
+or a headless run).
+
+Invariant: every submitted request gets exactly one end: `rejected`, or `finished` with a reason.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from itertools import count, islice
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.errors import ConfigError
+from engine.executors.base import Executor
+from engine.output import Output
+from engine.records import (
+    WAITING_HEAD,
+    Arrived,
+    Finished,
+    Iteration,
+    KnobChange,
+    Limit,
+    Rejected,
+    Scheduled,
+    Timings,
+    Token,
+)
+from engine.request import FinishReason, Request
+from engine.sampling_params import SamplingParams
+from engine.scheduler import Plan, Scheduler
+from engine.tokenizer import Tokenizer
+
+
+class Engine:
+    """Scheduler, executor and text of all requests, advanced one iteration at a time."""
+
+    def __init__(self, config: EngineConfig, executor: Executor, tokenizer: Tokenizer, clock: Clock) -> None:
+        self.scheduler = Scheduler(config)
+        self.executor = executor
+        self.tokenizer = tokenizer
+        self.clock = clock
+        self.paused = False
+        self.pace: float | None = None
+        self.seq = 0
+        self.step_count = 0
+        self.knob_version = 0
+        self._planned: list[tuple[float, int, Request]] = []
+        self._planned_ids: set[str] = set()
+        self._order = count()
+        self._outputs: dict[str, Output] = {}
+        self._check = os.environ.get("WORKBENCH_CHECK") == "1"
+        self._shown_control: tuple[bool, float | None, int] = (False, None, 0)
+        # What happened since the last record.
+        self._arrived: list[Arrived] = []
+        self._rejected: list[Rejected] = []
+        self._aborted: list[Finished] = []
+        self._knobs: list[KnobChange] = []
+        self._notices: list[str] = []
+
+    @property
+    def config(self) -> EngineConfig:
+        """The knobs as they are now."""
+        return self.scheduler.config
+
+    # ---- between iterations -----------------------------------------------------------------------
+
+    def submit(self, request: Request) -> None:
+        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record."""
+        now = self.clock.now()
+        if request.arrival is None:
+            request.arrival = now
+        reason = None
+        if request.id in self.scheduler.requests or request.id in self._planned_ids:
+            reason = f"a request with id {request.id!r} is already here"
+        else:
+            reason = self._refusal(request)
+        if reason is not None:
+            self._rejected.append(Rejected(request.id, request.client, reason))
+        elif request.arrival > now:
+            heapq.heappush(self._planned, (request.arrival, next(self._order), request))
+            self._planned_ids.add(request.id)
+        else:
+            self._admit(request)
+
+    def abort(self, id: str, detail: str = "aborted") -> None:
+        """End a request wherever it is; unknown and finished ids are ignored."""
+        if id in self._planned_ids:
+            self._planned_ids.discard(id)
+            request = next(request for _, _, request in self._planned if request.id == id)
+            self._planned = [entry for entry in self._planned if entry[2].id != id]
+            heapq.heapify(self._planned)
+            self._admit(request)  # so that its end has a beginning in the records
+        request_or_none = self.scheduler.abort(id)
+        if request_or_none is not None:
+            self.executor.release(id)
+            self._aborted.append(self._finish(request_or_none, FinishReason.ABORT, detail))
+
+    def set_knob(self, name: str, value: object) -> None:
+        """Change a live knob; ConfigError, and nothing changed, when it cannot be."""
+        old = self.config
+        new = old.change(name, value)
+        self.scheduler.configure(new)
+        self.knob_version += 1
+        self._knobs.append(KnobChange(name, getattr(old, name), getattr(new, name), self.knob_version))
+
+    def notice(self, text: str) -> None:
+        """Put one line for people into the next record."""
+        self._notices.append(text)
+
+    def try_knob(self, name: str, value: object) -> None:
+        """`set_knob` for askers who cannot be raised at: a refusal becomes a notice."""
+        try:
+            self.set_knob(name, value)
+        except ConfigError as error:
+            self.notice(f"refused {error}")
+
+    def has_work(self) -> bool:
+        """Whether anything runs, waits, or is still to arrive."""
+        return bool(self.scheduler.requests or self._planned)
+
+    def next_arrival(self) -> float | None:
+        """When the next planned request arrives, on the engine's clock."""
+        return self._planned[0][0] if self._planned else None
+
+    # ---- one iteration ----------------------------------------------------------------------------
+
+    def step(self, *, run: bool = True) -> Iteration | None:
+        """Run one iteration; None when there was nothing to run and nothing to tell.
+
+        With `run` false (paused) only what was asked meanwhile is applied and recorded.
+        """
+        begun = self.clock.now()
+        self._take_arrivals(begun)
+        plan = self.scheduler.schedule() if run and self.scheduler.requests else Plan()
+        if plan.items or plan.preempted:
+            return self._run(plan, begun)
+        if not self._anything_to_tell():
+            return None
+        plan.free_blocks = self.scheduler.pool.num_free
+        return self._publish(plan, begun, Timings(), (), (), [], Limit.UNDERLOADED)
+
+    def _run(self, plan: Plan, begun: float) -> Iteration:
+        for victim in plan.preempted:
+            self.executor.release(victim.id)
+        scheduled = plan.records()
+        limit = plan.limit
+        decided = self.clock.now()
+        sampled = self.executor.execute(plan)
+        executed = self.clock.now()
+
+        tokens: list[Token] = []
+
+        def ends(request: Request, token: int) -> FinishReason | None:
+            piece, reason = self._outputs[request.id].push(token)
+            if token >= 0:
+                tokens.append(Token(request.id, token, piece))
+            if reason is None and self.scheduler.length_reached(request):
+                reason = FinishReason.LENGTH
+            return reason
+
+        finished = []
+        for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
+            self.executor.release(request.id)
+            finished.append(self._finish(request, reason))
+        if plan.items:
+            self.step_count += 1
+        committed = self.clock.now() - executed
+        timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed)
+        return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit)
+
+    def _publish(
+        self,
+        plan: Plan,
+        begun: float,
+        timings: Timings,
+        scheduled: tuple[Scheduled, ...],
+        tokens: tuple[Token, ...],
+        finished: list[Finished],
+        limit: Limit,
+    ) -> Iteration:
+        scheduler = self.scheduler
+        record = Iteration(
+            seq=self.seq,
+            step=self.step_count,
+            t_start=begun,
+            t_end=self.clock.now(),
+            timings=timings,
+            budget=plan.budget,
+            knobs=tuple(self._knobs),
+            arrived=tuple(self._arrived),
+            rejected=tuple(self._rejected),
+            scheduled=scheduled,
+            preempted=tuple(plan.preempted),
+            tokens=tokens,
+            finished=(*self._aborted, *finished),
+            running=tuple([request.id for request in scheduler.running]),
+            waiting=tuple([request.id for request in islice(scheduler.waiting, WAITING_HEAD)]),
+            num_waiting=len(scheduler.waiting),
+            blocked=plan.blocked,
+            unscheduled=tuple(plan.unscheduled),
+            limit=limit,
+            free_blocks_mid=plan.free_blocks,
+            free_blocks=scheduler.pool.num_free,
+            blocks=scheduler.pool.changes(),
+            prefix=plan.prefix,
+            knob_version=self.knob_version,
+            paused=self.paused,
+            pace=self.pace,
+            notices=tuple(self._notices),
+            planned=len(self._planned),
+        )
+        self.seq += 1
+        self._shown_control = (self.paused, self.pace, len(self._planned))
+        for pending in (self._arrived, self._rejected, self._aborted, self._knobs, self._notices):
+            pending.clear()
+        if self._check:
+            scheduler.pool.check({id: request.block_table for id, request in scheduler.requests.items()})
+        return record
+
+    def fault_record(self, trace: str) -> Iteration:
+        """The last record of an engine that failed: every request still alive ends with an error."""
+        scheduler, now = self.scheduler, self.clock.now()
+        requests = [*scheduler.requests.values(), *(request for _, _, request in self._planned)]
+        ended = [
+            Finished(
+                request.id,
+                request.client,
+                FinishReason.ERROR,
+                "the engine failed",
+                "",
+                request.num_prompt,
+                request.num_output,
+                request.arrival or now,
+                request.cached_tokens,
+                request.num_preemptions,
+                request.recomputed_tokens,
+            )
+            for request in requests
+            if request.id in self._outputs
+        ]
+        return Iteration(
+            seq=self.seq,
+            step=self.step_count,
+            t_start=now,
+            t_end=now,
+            arrived=tuple(self._arrived),
+            rejected=tuple(self._rejected),
+            finished=(*self._aborted, *ended),
+            free_blocks=scheduler.pool.num_free,
+            free_blocks_mid=scheduler.pool.num_free,
+            knob_version=self.knob_version,
+            paused=True,
+            pace=self.pace,
+            fault=trace,
+        )
+
+    def _anything_to_tell(self) -> bool:
+        happened = self._arrived or self._rejected or self._aborted or self._knobs or self._notices
+        return bool(happened) or self._shown_control != (self.paused, self.pace, len(self._planned))
+
+    # ---- the life of a request --------------------------------------------------------------------
+
+    def _refusal(self, request: Request) -> str | None:
+        vocabulary = self.tokenizer.vocab_size
+        if any(not 0 <= token < vocabulary for token in request.token_ids):
+            return f"the prompt has token ids outside the vocabulary (0 to {vocabulary - 1})"
+        return self.scheduler.refusal(request)
+
+    def _take_arrivals(self, now: float) -> None:
+        while self._planned and self._planned[0][0] <= now:
+            request = heapq.heappop(self._planned)[2]
+            self._planned_ids.discard(request.id)
+            self._admit(request)
+
+    def _admit(self, request: Request) -> None:
+        self.scheduler.add(request)
+        self._outputs[request.id] = Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
+        assert request.arrival is not None
+        self._arrived.append(
+            Arrived(
+                request.id,
+                request.client,
+                request.priority,
+                request.arrival,
+                tuple(request.token_ids),
+                request.prompt_text,
+                self.scheduler.most_output(request),
+                describe(request.params),
+            )
+        )
+
+    def _finish(self, request: Request, reason: FinishReason, detail: str = "") -> Finished:
+        output = self._outputs.pop(request.id)
+        tail, reason = output.finish(reason)
+        assert request.arrival is not None
+        return Finished(
+            request.id,
+            request.client,
+            reason,
+            detail or output.detail,
+            tail,
+            request.num_prompt,
+            request.num_output,
+            request.arrival,
+            request.cached_tokens,
+            request.num_preemptions,
+            request.recomputed_tokens,
+        )
+
+
+def describe(params: SamplingParams) -> str:
+    """Sampling in a few words, for people."""
+    if params.greedy:
+        words = ["greedy"]
+    else:
+        words = [f"T {params.temperature:g}"]
+        words += [f"top_p {params.top_p:g}"] if params.top_p < 1 else []
+        words += [f"top_k {params.top_k}"] if params.top_k > 0 else []
+        words += [f"min_p {params.min_p:g}"] if params.min_p > 0 else []
+        words += [f"seed {params.seed}"] if params.seed is not None else []
+    words += ["EOS ignored"] if params.ignore_eos else []
+    words += [f"{len(params.stop)} stop strings"] if params.stop else []
+    return " ".join(words)

@@ -1,0 +1,30 @@
+"""`Executor`: what runs a plan. The scheduler decides, an executor computes, and neither looks into the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from engine.scheduler import Plan
+
+UNSAMPLED = -1
+"""In place of a token where the model's logits were not finite."""
+
+
+class Sampled(NamedTuple):
+    """One entry a plan item, in order: the new token, None where the item does not sample, UNSAMPLED on bad logits."""
+
+    tokens: list[int | None]
+    build: float
+    """Seconds to make tensors of the plan."""
+    forward: float
+    sample: float
+
+
+class Executor(Protocol):
+    def execute(self, plan: Plan) -> Sampled:
+        """Run exactly what the plan says and leave the K/V in its blocks."""
+        ...
+
+    def release(self, id: str) -> None:
+        """A request left the batch (finished, aborted or preempted): forget its row. Unknown ids are ignored."""
+        ...

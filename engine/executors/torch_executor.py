@@ -1,0 +1,82 @@
+"""`TorchExecutor`: the real model, on CPU or CUDA.
+
+One packed forward pass an iteration over persistent rows (`BatchRows`), logits for the sampling rows only, and one
+transfer of the sampled tokens back.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.executors.base import Sampled
+from engine.executors.rows import BatchRows
+from engine.models.decoder import Decoder
+from engine.sampler import Draw, sample, seed_of
+from engine.scheduler import Plan
+from kernels.api import PagedBatch, PagedKV
+
+
+class TorchExecutor:
+    def __init__(self, decoder: Decoder, config: EngineConfig, clock: Clock, seed: int = 0) -> None:
+        shape = decoder.config
+        self.decoder = decoder
+        self.kv = PagedKV(
+            shape.num_layers,
+            shape.num_kv_heads,
+            config.num_blocks,
+            config.block_size,
+            shape.head_dim,
+            decoder.dtype,
+            decoder.device,
+        )
+        self._rows = BatchRows(config.model_len, config.block_size)
+        self._clock = clock
+        self._seed = seed
+        self._seeds: dict[str, int] = {}
+
+    def release(self, id: str) -> None:
+        self._rows.release(id)
+        self._seeds.pop(id, None)
+
+    @torch.inference_mode()
+    def execute(self, plan: Plan) -> Sampled:
+        now = self._clock.now
+        begun = now()
+        decoder, device = self.decoder, self.decoder.device
+        packed = self._rows.pack(plan.items, decoder.rows)
+        batch = PagedBatch(
+            packed.offsets,
+            packed.starts,
+            torch.from_numpy(packed.tables).to(device),
+            torch.from_numpy(packed.positions).to(device),
+            torch.from_numpy(packed.slots).to(device),
+            self._rows.block_size,
+        )
+        ids = torch.from_numpy(packed.ids).to(device)
+        built = now()
+        hidden = decoder.forward(ids, batch, self.kv)
+        sampling = [index for index, item in enumerate(plan.items) if item.samples]
+        tokens: list[int | None] = [None] * len(plan.items)
+        if not sampling:
+            return Sampled(tokens, built - begun, now() - built, 0.0)
+        last = [packed.offsets[index + 1] - 1 for index in sampling]
+        last += [0] * (-len(last) % decoder.rows)
+        logits = decoder.logits(hidden[torch.tensor(last, device=device)])[: len(sampling)]
+        forwarded = now()
+        draws = [self._draw(plan, index) for index in sampling]
+        for index, token in zip(sampling, sample(logits, draws), strict=True):
+            tokens[index] = token
+            item = plan.items[index]
+            if token >= 0:
+                self._rows.append(item.request.id, item.start + item.num_tokens, token)
+        return Sampled(tokens, built - begun, forwarded - built, now() - forwarded)
+
+    def _draw(self, plan: Plan, index: int) -> Draw:
+        item = plan.items[index]
+        request = item.request
+        seed = self._seeds.get(request.id)
+        if seed is None:
+            seed = self._seeds[request.id] = seed_of(request.id, request.params, self._seed)
+        return Draw(request.params, seed, item.start + item.num_tokens)

@@ -1,0 +1,148 @@
+"""`EngineThread`: an engine in a thread of its own.
+
+Others reach it through its inbox; commands apply between iterations, in the order posted. Records go out through a
+deque that the reader empties when it likes: a slow reader costs the engine nothing. A fault ends the thread with a
+last record that carries the traceback; nothing is printed and nothing hangs.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections import deque
+
+from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
+from engine.engine import Engine
+from engine.host import EngineInfo
+from engine.records import Iteration
+
+STALLED_S = 0.05
+"""How long to wait for a command when requests wait but nothing could be scheduled."""
+
+
+class EngineThread:
+    """See `EngineHost`. Starts unpaused; `post(Pause())` before `start()` to begin paused."""
+
+    def __init__(self, engine: Engine, info: EngineInfo) -> None:
+        self._engine = engine
+        self._info = info
+        self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._records: deque[Iteration] = deque()
+        self._stopping = False
+        self._steps_left: int | None = None
+        self._not_before = 0.0
+        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, command: Command) -> None:
+        self._inbox.put(command)
+
+    def drain(self, limit: int | None = None) -> list[Iteration]:
+        records = self._records
+        out: list[Iteration] = []
+        while records and (limit is None or len(out) < limit):
+            out.append(records.popleft())
+        return out
+
+    def now(self) -> float:
+        return self._engine.clock.now()
+
+    def stop(self, timeout: float = 1.0) -> bool:
+        self._stopping = True
+        self._inbox.put(Stop())
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    # ---- in the engine's thread -------------------------------------------------------------------
+
+    def _main(self) -> None:
+        try:
+            self._run()
+        except BaseException:
+            self._records.append(self._engine.fault_record(traceback.format_exc()))
+
+    def _run(self) -> None:
+        engine = self._engine
+        while True:
+            self._apply_waiting()
+            if self._stopping:
+                return
+            wait = self._not_before - engine.clock.now()
+            runnable = not engine.paused and (engine.pace is None or wait <= 0)
+            begun = engine.clock.now()
+            record = engine.step(run=runnable)
+            if record is not None:
+                self._records.append(record)
+                if record.executed:
+                    self._not_before = begun + 1 / engine.pace if engine.pace else 0.0
+                    self._count_down()
+                continue
+            self._wait(self._patience(runnable, wait))
+
+    def _count_down(self) -> None:
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if self._steps_left == 0:
+                self._steps_left = None
+                self._engine.paused = True
+
+    def _patience(self, runnable: bool, pace_wait: float) -> float | None:
+        """Seconds until something could happen by itself; None when only a command can wake the engine."""
+        engine = self._engine
+        times = []
+        arrival = engine.next_arrival()
+        if arrival is not None:
+            times.append(arrival - engine.clock.now())
+        if not engine.paused and engine.scheduler.requests:
+            times.append(STALLED_S if runnable else pace_wait)
+        return max(0.0, min(times)) if times else None
+
+    def _wait(self, timeout: float | None) -> None:
+        try:
+            self._apply(self._inbox.get(timeout=timeout))
+        except queue.Empty:
+            return
+
+    def _apply_waiting(self) -> None:
+        while not self._stopping:
+            try:
+                self._apply(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _apply(self, command: Command) -> None:
+        engine = self._engine
+        match command:
+            case Submit(requests):
+                for request in requests:
+                    engine.submit(request)
+            case Abort(id):
+                engine.abort(id)
+            case SetKnob(name, value):
+                engine.try_knob(name, value)
+            case Pause():
+                engine.paused, self._steps_left = True, None
+            case Resume():
+                engine.paused, self._steps_left = False, None
+            case RunSteps(steps):
+                if steps > 0:
+                    engine.paused, self._steps_left = False, steps
+            case SetPace(per_second):
+                if per_second is not None and not per_second > 0:
+                    engine.notice(f"refused pace {per_second}: must be above 0, or none for no limit")
+                else:
+                    engine.pace, self._not_before = per_second, 0.0
+            case Stop():
+                self._stopping = True

@@ -1,0 +1,1 @@
+"""Implementations in batched torch operations: any device, any dtype torch has."""

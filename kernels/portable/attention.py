@@ -1,0 +1,124 @@
+"""Paged attention with batched torch operations, on any device.
+
+Sequences with one new token are grouped by context length, rounded up to a power of two, and each group is one
+gather and two batched products; a sequence with more new tokens is one call of torch's fused attention. How the
+batch falls into groups is worked out once an iteration (`plan`), not once a layer.
+
+A sequence's group and padded length depend on its own context alone, so in float32 its numbers do not move with
+its neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from kernels.paged import PagedBatch
+
+SHORTEST = 64
+"""Decode contexts are padded to at least this many tokens: fewer groups, and the waste is small."""
+
+
+@dataclass(slots=True)
+class _Decodes:
+    rows: torch.Tensor
+    """[G] int64: packed token index of each sequence."""
+    blocks: torch.Tensor
+    """[G * padded blocks] int64."""
+    bias: torch.Tensor
+    """[G, 1, padded tokens] float32: 0 on known tokens, -inf beyond."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    first: int
+    last: int
+    blocks: torch.Tensor
+    bias: torch.Tensor
+    """[groups * new tokens, context] in the model's dtype: 0 or -inf (causal)."""
+
+
+@dataclass(slots=True)
+class AttentionPlan:
+    decodes: list[_Decodes]
+    chunks: list[_Chunk]
+
+
+def plan(batch: PagedBatch, groups: int, dtype: torch.dtype) -> AttentionPlan:
+    """Sort the sequences of a batch into decode groups and chunks. `groups` = query heads a KV head."""
+    size, device = batch.block_size, batch.tables.device
+    by_length: dict[int, list[int]] = {}
+    chunks = []
+    for b, start in enumerate(batch.starts):
+        first, last = batch.offsets[b], batch.offsets[b + 1]
+        if last - first == 1:
+            tokens = max(SHORTEST, 1 << start.bit_length())  # the power of two above start, so >= start + 1
+            by_length.setdefault(-(-tokens // size), []).append(b)
+            continue
+        used = -(-(start + last - first) // size)
+        columns = torch.arange(used * size, device=device)
+        rows = torch.arange(start, start + last - first, device=device)
+        bias = torch.zeros(len(rows), len(columns), dtype=dtype, device=device)
+        bias.masked_fill_(columns[None, :] > rows[:, None], float("-inf"))
+        chunks.append(_Chunk(first, last, batch.tables[b, :used], bias.repeat(groups, 1)))
+    decodes = []
+    for count, members in sorted(by_length.items()):
+        index = torch.tensor(members, device=device)
+        tables = torch.zeros(len(members), count, dtype=torch.int64, device=device)
+        width = min(count, batch.tables.shape[1])
+        tables[:, :width] = batch.tables[index, :width]
+        known = torch.tensor([batch.starts[b] + 1 for b in members], device=device)
+        bias = torch.zeros(len(members), 1, count * size, device=device)
+        bias.masked_fill_(torch.arange(count * size, device=device) >= known[:, None, None], float("-inf"))
+        rows = torch.tensor([batch.offsets[b] for b in members], device=device)
+        decodes.append(_Decodes(rows, tables.flatten(), bias))
+    return AttentionPlan(decodes, chunks)
+
+
+def attention(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, plan: AttentionPlan, scale: float
+) -> torch.Tensor:
+    """As `reference.attention`, over one layer's cache."""
+    out = torch.zeros_like(q)
+    for group in plan.decodes:
+        _decode(q, k_cache, v_cache, group, scale, out)
+    for chunk in plan.chunks:
+        _prefill(q, k_cache, v_cache, chunk, scale, out)
+    return out
+
+
+def _gather(cache: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
+    """[kv_heads, len(blocks), block_size * head_dim] of the named blocks."""
+    kv_heads, num_blocks, size, dim = cache.shape
+    return cache.view(kv_heads, num_blocks, size * dim).index_select(1, blocks)
+
+
+def _decode(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, group: _Decodes, scale: float, out: torch.Tensor
+) -> None:
+    kv_heads, dim = k_cache.shape[0], k_cache.shape[3]
+    members, _, tokens = group.bias.shape
+    queries = q.index_select(0, group.rows).view(members, kv_heads, -1, dim).transpose(0, 1)
+    keys = _gather(k_cache, group.blocks).view(kv_heads * members, tokens, dim)
+    values = _gather(v_cache, group.blocks).view(kv_heads * members, tokens, dim)
+    scores = torch.bmm(queries.reshape(kv_heads * members, -1, dim), keys.transpose(1, 2))
+    scores = scores.view(kv_heads, members, -1, tokens).float().mul_(scale).add_(group.bias)
+    weights = scores.softmax(-1).to(q.dtype).view(kv_heads * members, -1, tokens)
+    result = torch.bmm(weights, values).view(kv_heads, members, -1, dim).transpose(0, 1)
+    out.index_copy_(0, group.rows, result.reshape(members, -1, dim))
+
+
+def _prefill(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, chunk: _Chunk, scale: float, out: torch.Tensor
+) -> None:
+    kv_heads, dim = k_cache.shape[0], k_cache.shape[3]
+    count = chunk.last - chunk.first
+    # The query heads of a KV head become rows of one problem: nothing is copied to match the head counts.
+    queries = q[chunk.first : chunk.last].view(count, kv_heads, -1, dim).permute(1, 2, 0, 3).reshape(kv_heads, -1, dim)
+    keys = _gather(k_cache, chunk.blocks).view(kv_heads, -1, dim)
+    values = _gather(v_cache, chunk.blocks).view(kv_heads, -1, dim)
+    result = F.scaled_dot_product_attention(queries[None], keys[None], values[None], attn_mask=chunk.bias, scale=scale)
+    result = result.view(kv_heads, -1, count, dim).permute(2, 0, 1, 3)
+    out[chunk.first : chunk.last] = result.reshape(count, -1, dim)

@@ -1,0 +1,253 @@
+"""`workbench run --headless`: the engine in the main thread, no screen, results at the end.
+
+Invariant: stdout carries the summary and nothing else. Arrivals hold their schedule: each request is due when its
+row says, however far the engine lags, and its latency counts from there.
+Ctrl-C or SIGTERM ends the run after the iteration that is running and prints the summary of what was done.
+`--out` lines are appended to `.FILE.part` as requests end, in that order, and the file gets its name at the end of
+the run (also of an interrupted one): a file of that name is always whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any
+
+from engine.errors import WorkbenchError
+from traces.metrics import Metrics, RequestRow
+from workbench.log import write_fault
+from workbench.say import StatusLine, error, say
+from workbench.session import start_at
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.host import EngineInfo
+    from engine.records import Iteration
+    from engine.request import Request
+
+NAP = 0.1
+"""Longest sleep in seconds: an interrupt is answered this soon."""
+STUCK = 1000
+"""Steps without effect, and without an arrival to wait for, after which the engine is taken for broken."""
+FAULT = 1
+
+
+class Interrupt:
+    """Counts SIGINT and SIGTERM instead of raising in the middle of an iteration. The second one ends at once."""
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+
+    def __enter__(self) -> Interrupt:
+        self._old = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is not None:
+            raise KeyboardInterrupt
+        self.signum = signum
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.signum is None else 128 + self.signum
+
+
+class OutFile:
+    """One JSON line per ended request; see the module for what is on disk when."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens at once, so that a mistake in the name costs no model load."""
+        self.path = path
+        self._part: Path | None = None
+        try:
+            if path.is_dir():
+                raise WorkbenchError(f"--out: {path} is a folder; give a file")
+            if path.exists() and not path.is_file():  # a pipe or a device: written directly
+                self._file: IO[str] = path.open("w", encoding="utf-8")
+            else:
+                self._part = path.with_name(f".{path.name}.part")
+                self._file = self._part.open("w", encoding="utf-8")
+        except OSError as problem:
+            raise WorkbenchError(f"--out: {path} cannot be written: {problem.strerror}") from None
+
+    def write(self, row: RequestRow) -> None:
+        self._file.write(json.dumps(row.as_dict()) + "\n")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def commit(self) -> None:
+        self._file.flush()
+        if self._part is not None:
+            os.fsync(self._file.fileno())
+            os.replace(self._part, self.path)
+            self._part = None
+
+    def close(self) -> None:
+        """Without `commit`: nothing is left behind unless it holds rows."""
+        self._file.close()
+        if self._part is not None and self._part.exists() and self._part.stat().st_size == 0:
+            self._part.unlink()
+
+
+@contextlib.contextmanager
+def out_file(path: Path | None) -> Iterator[OutFile | None]:
+    if path is None:
+        yield None
+        return
+    file = OutFile(path)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def run_headless(
+    engine: Engine,
+    info: EngineInfo,
+    requests: list[Request],
+    *,
+    as_json: bool = False,
+    out: OutFile | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted."""
+    metrics = Metrics(info, planned=len(requests))
+    prompt_lens = {request.id: request.num_prompt for request in requests}
+    start_at(requests, engine.clock.now())
+    fault: str | None = None
+    line = StatusLine()
+
+    def take(it: Iteration) -> None:
+        for row in metrics.add(it):
+            if row.prompt_len is None:
+                row.prompt_len = prompt_lens.get(row.id)
+            if out is not None:
+                out.write(row)
+        if it.finished and out is not None:
+            out.flush()
+        for notice in it.notices:
+            line.clear()
+            say(notice)
+
+    with Interrupt() as interrupt:
+        try:
+            for request in requests:
+                engine.submit(request)
+            for it in _iterations(engine, interrupt, sleep):
+                take(it)
+                if line.due:
+                    line.show(_status(metrics, it))
+        except Exception:  # whatever it is, what was measured so far is still told
+            fault = traceback.format_exc()
+            take(engine.fault_record(fault))
+        finally:
+            line.clear()
+        summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
+        if out is not None:
+            out.commit()
+    _print(summary, as_json)
+    if fault is not None:
+        what = fault.strip().splitlines()[-1]
+        error(f"the engine stopped with a fault ({what}); the traceback is in {write_fault(fault)}")
+        return FAULT
+    if interrupt.signum is not None:
+        say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")
+    return interrupt.exit_code
+
+
+def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], None]) -> Iterator[Iteration]:
+    """Records until there is no work left, sleeping through the gaps between arrivals."""
+    stuck = 0
+    while interrupt.signum is None:
+        it = engine.step()
+        if it is not None:
+            stuck = 0
+            yield it
+            continue
+        if not engine.has_work():
+            return
+        due = engine.next_arrival()
+        if due is not None:
+            sleep(min(max(due - engine.clock.now(), 0.0), NAP))
+            continue
+        stuck += 1
+        if stuck > STUCK:
+            raise RuntimeError(f"the engine has work and did nothing {STUCK} times in a row")
+
+
+def _status(metrics: Metrics, it: Iteration) -> str:
+    return (
+        f"{metrics.ended}/{metrics.planned} requests ended · {len(it.running)} running · {it.num_waiting} waiting · "
+        f"{metrics.output_tokens} tokens · {metrics.iterations} iterations"
+    )
+
+
+def _print(summary: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary), flush=True)
+        return
+    from rich.console import Console
+
+    console = Console()
+    for table in summary_tables(summary):
+        console.print(table)
+
+
+def summary_tables(summary: dict[str, Any]) -> list[Any]:
+    """The summary for people: totals, then latencies. A dash is "nothing was measured"."""
+    from rich.table import Table
+    from rich.text import Text
+
+    requests, tokens, kv = summary["requests"], summary["tokens"], summary["kv"]
+    totals = Table(box=None, show_header=False, pad_edge=False)
+    totals.add_column(style="bold", no_wrap=True)
+    totals.add_column()
+    ended = ", ".join(
+        f"{requests[name]} {name}" for name in list(requests)[1:] if requests[name] or name == "completed"
+    )
+    rows = (
+        ("model", f"{summary['model']} on {summary['device']} in {summary['dtype']}"),
+        ("requests", f"{requests['planned']} planned: {ended}"),
+        ("tokens", f"{tokens['prompt']} prompt ({tokens['cached']} cached), {tokens['output']} output"),
+        (
+            "throughput",
+            f"{_figure(summary['output_tok_s'])} output tok/s, {_figure(summary['total_tok_s'])} total tok/s",
+        ),
+        ("run", f"{summary['iterations']} iterations in {_figure(summary['wall_s'])} s"),
+        ("preemptions", f"{summary['preemptions']} ({tokens['recomputed']} tokens computed again)"),
+        ("KV blocks", f"at most {kv['peak_used']} of {kv['num_blocks'] - 1} used"),
+    )
+    for name, text in rows:
+        totals.add_row(name, Text(text))
+    latency = Table(box=None, pad_edge=False)
+    latency.add_column("seconds", style="bold")
+    columns = ("mean", "p50", "p90", "p95", "p99", "n")
+    for column in columns:
+        latency.add_column(column, justify="right")
+    for name in ("queue", "ttft", "tpot", "itl", "e2e"):
+        values = summary[f"{name}_s"]
+        latency.add_row(
+            name if name == "queue" else name.upper(),
+            *(str(values[c]) if c == "n" else _seconds(values[c]) for c in columns),
+        )
+    return [totals, Text(""), latency]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if value >= 0.0995 else f"{value:.4f}"

@@ -1,0 +1,43 @@
+"""`workbench run` with a screen: the terminal made safe, then the app, then whatever is left to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from traces.workload import Workload
+from workbench.log import log_path
+from workbench.model.session import Session
+from workbench.say import error
+from workbench.session import RunOptions, build_session
+from workbench.terminal import screen_terminal
+
+Progress = Callable[[str, int, int], None]
+
+
+def run_screen(
+    options: RunOptions, workload: Workload | None, *, pace: float | None, fps: int | None, glyphs: str | None
+) -> int:
+    """Show the app until it is left; returns its exit code. Loading happens behind its progress screen.
+
+    An error of loading is raised here, once the terminal is back: under the app nobody would see it.
+    """
+    failed: list[BaseException] = []
+
+    def load(progress: Progress) -> Session:
+        try:
+            return build_session(options, workload, progress)
+        except BaseException as problem:
+            failed.append(problem)
+            raise
+
+    with screen_terminal():
+        from workbench.app import Options, run_app
+        from workbench.glyphs import Mode
+
+        given: dict[str, object] = {"pace": pace, "fps": fps, "glyphs": Mode(glyphs) if glyphs else None}
+        code = run_app(load, Options(**{name: value for name, value in given.items() if value is not None}))  # type: ignore[arg-type]
+    if failed:
+        raise failed[0]
+    if code:
+        error(f"ended with a fault; what is known about it is in {log_path()}")
+    return code

@@ -1,0 +1,129 @@
+"""From what a person asked for to an engine with its requests: the one way in for screen and headless runs.
+
+Invariant: what can be checked without a model (knobs, workload rows) is checked by `check` before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.errors import WorkbenchError
+from engine.knobs import check_value
+from traces.workload import Workload
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.host import EngineInfo
+    from engine.request import Request
+    from engine.tokenizer import Tokenizer
+    from workbench.model.session import Session
+
+HEAD_START = 0.2
+"""Seconds between loading and the start of the workload, for the screen to be there."""
+Progress = Callable[[str, int, int], None]
+"""`progress(stage, done, total)`; total 0 where it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    model: str = "default"
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """Only those a person gave."""
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    seed: int = 0
+    workload: Path | None = None
+    """None: the built-in one."""
+    no_workload: bool = False
+    repeat: int = 1
+    skip_bad: bool = False
+
+
+class Loaded(NamedTuple):
+    engine: Engine
+    info: EngineInfo
+    tokenizer: Tokenizer
+    requests: list[Request]
+    """`arrival` counts from the start of the run: see `start_at`."""
+    notes: tuple[str, ...]
+
+
+def check(options: RunOptions) -> Workload | None:
+    """The workload to run. Raises WorkbenchError for whatever can be seen to be wrong before a model is there."""
+    for name, value in options.knobs.items():
+        check_value(name, value)
+    if options.threads is not None and options.threads < 1:
+        raise WorkbenchError(f"--threads: {options.threads} is below 1")
+    if options.repeat < 1:
+        raise WorkbenchError(f"--repeat: {options.repeat} is below 1")
+    if options.no_workload:
+        if options.workload is not None:
+            raise WorkbenchError("--no-workload and --workload contradict each other; give one of them")
+        return None
+    if options.workload is None:
+        from traces.builtin import builtin_workload
+
+        workload = builtin_workload()
+    else:
+        from traces.readers.native import read_workload
+
+        workload = read_workload(options.workload, skip_bad=options.skip_bad)
+    return workload.repeated(options.repeat)
+
+
+def load(options: RunOptions, workload: Workload | None, progress: Progress) -> Loaded:
+    """Model, engine and requests. Slow; `progress` is told what is going on."""
+    from engine.build import build_engine
+    from traces.workload import to_requests
+    from workbench.model_store import resolve
+
+    source = resolve(options.model, progress)
+    built = build_engine(
+        source.path,
+        options.knobs,
+        model_name=source.name,
+        dtype=options.dtype,
+        device=options.device,
+        threads=options.threads,
+        seed=options.seed,
+        progress=progress,
+    )
+    requests: list[Request] = []
+    notes: list[str] = []
+    if workload is not None:
+        progress("reading the workload", 0, 0)
+        skipped: list[str] | None = [] if options.skip_bad else None
+        requests = to_requests(workload, built.tokenizer, built.info.vocab_size, options.seed, skipped=skipped)
+        notes += [*workload.skipped, *workload.notes, *(f"skipped: {problem}" for problem in skipped or ())]
+    return Loaded(built.engine, built.info, built.tokenizer, requests, (*built.info.notes, *notes))
+
+
+def build_session(options: RunOptions, workload: Workload | None, progress: Progress) -> Session:
+    """The same, held by its own thread, for the screen. The thread is not started yet."""
+    from engine.loop import EngineThread
+    from workbench.model.session import Session
+
+    loaded = load(options, workload, progress)
+    host = EngineThread(loaded.engine, loaded.info)
+    start_at(loaded.requests, host.now() + HEAD_START)
+    return Session(
+        host=host,
+        encode=functools.partial(encode_typed, loaded.tokenizer),
+        workload_requests=tuple(loaded.requests),
+    )
+
+
+def encode_typed(tokenizer: Tokenizer, text: str) -> list[int]:
+    """What a person types into the running engine: a question, so it goes through the chat template."""
+    return tokenizer.encode_chat([{"role": "user", "content": text}])
+
+
+def start_at(requests: list[Request], now: float) -> None:
+    """Move planned arrivals from "seconds after the start" to the engine's clock."""
+    for request in requests:
+        request.arrival = now + (request.arrival or 0.0)
