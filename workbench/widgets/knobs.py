@@ -78,11 +78,11 @@ class Knobs(Panel):
 
     def refused(self, notice: str) -> bool:
         """A notice came; True when it answers a change asked for here."""
-        name = notice.partition(":")[0]
+        name = notice.removeprefix("refused ").partition(":")[0]
         if name not in self.asked:
             return False
         del self.asked[name]
-        self.answer = f"refused: {clean(notice)}"
+        self.answer = clean(notice)
         return True
 
     def applied(self, name: str, step_number: int, version: int) -> None:
