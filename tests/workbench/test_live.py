@@ -85,7 +85,7 @@ async def test_a_storm_of_sizes_ends_in_the_same_screen():
     chance = random.Random(1)
     async with driven(SMALL) as here:
         before = here.lines()
-        for n in range(60):
+        for n in range(40):
             size = (chance.randint(1, 400), chance.randint(1, 120)) if n % 3 else (chance.randint(1, 9), n % 7 + 1)
             await here.pilot.resize_terminal(*size)
             here.live.tick()
@@ -485,7 +485,7 @@ async def test_nasty_texts_typed_into_every_field(size):
     async with driven(size, ScriptedHost(), steps=0) as here:
         await here.press("i")
         form = here.app.screen.query_one(InjectForm)
-        for text in NASTY:
+        for text in NASTY[:: 2 if size == WIDE else -2]:
             text = text.replace("\ud800", "")
             for field in form.query(Input):
                 field.value = text
