@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import signal
 import threading
 import traceback
 from collections.abc import Iterable
@@ -84,10 +82,6 @@ class WorkbenchApp(App[None]):
         self.push_screen(LoadingScreen())
         threading.Thread(target=self._run_load, name="load", daemon=True).start()
         self._loading_timer = self.set_interval(0.05, self._watch_load, name="loading")
-        if threading.current_thread() is threading.main_thread() and not self.is_headless:
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self.exit)
 
     def _run_load(self) -> None:
         try:

@@ -186,7 +186,7 @@ class ScriptedHost:
                     try:
                         self.config = self.config.change(name, value)
                     except ConfigError as error:
-                        notices.append(str(error))
+                        notices.append(f"refused {error}")
                     else:
                         self.version += 1
                         knobs.append(KnobChange(name, old, getattr(self.config, name), self.version))

@@ -136,12 +136,12 @@ class LiveScreen(Actions, Screen[None]):
             self.history.append(it)
             self._notice(it)
         now = time.monotonic()
-        live = self.history.live
         if self._notice_until and now > self._notice_until:
             self._notice_until = 0.0
             self.status.say("")
-        # while a long step runs nothing comes, and the speed shown must fall
-        stale = bool(live.running) and not live.paused and now - self._painted_at > 1.0
+        # while a long step runs, or none does, nothing comes, and the speed shown must fall
+        moving = self.scene is not None and self.scene.speed != (0.0, 0.0) and not self.history.live.paused
+        stale = moving and now - self._painted_at > 1.0
         if records or self._dirty or stale:
             self._measure(now)
             self._painted_at = now
