@@ -29,9 +29,9 @@ class Driven(NamedTuple):
     live: LiveScreen
 
     async def press(self, *keys: str) -> None:
+        """Press, tick once. No further pause: `text` draws from what the panels hold."""
         await self.pilot.press(*keys)
         self.live.tick()
-        await self.pilot.pause()
 
     async def run(self, steps: int) -> None:
         self.host.advance(steps)
