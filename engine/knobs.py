@@ -230,7 +230,7 @@ def _read_number(knob: Knob, value: Any) -> int | float:
         if isinstance(value, bool):
             raise ValueError
         number = knob.type(value)
-        if isinstance(value, float) and number != value:
+        if not isinstance(value, str) and number != value:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         kind = "a whole number" if knob.type is int else "a number"

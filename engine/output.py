@@ -42,8 +42,16 @@ class Output:
             return self._detokenizer.finish(), reason
         if self._stops.stopped:
             return "", reason
+        detail = self.detail
         piece, stopped = self._match(self._detokenizer.finish())
-        return (piece, stopped) if stopped else (piece + self._stops.finish(), reason)
+        if not stopped:
+            piece += self._stops.finish()  # may be cut: nothing can make a longer match of a complete one any more
+            stopped = FinishReason.STOP if self._stops.stopped else None
+        if stopped and reason is FinishReason.LENGTH:
+            self.detail = "stop string"
+            return piece, FinishReason.STOP
+        self.detail = detail  # an abort or an error stays one
+        return piece, reason
 
     def _match(self, piece: str) -> tuple[str, FinishReason | None]:
         assert self._stops is not None

@@ -94,22 +94,34 @@ def filtered_probabilities(logits: torch.Tensor, params: Sequence[SamplingParams
 def _cut_tail(p: torch.Tensor, keep: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Zero what top_k (`keep` [rows, 1]) and then top_p cut off. At least the likeliest token stays."""
     vocabulary = p.shape[-1]
-    total = p.sum(-1, keepdim=True)
     # Ordering a whole vocabulary costs far more than the likeliest thousand, which nearly always hold the mass.
     width = min(vocabulary, SHORTLIST)
-    while True:
-        ordered, order = p.topk(width, dim=-1)
-        enough = (
-            (keep <= width)
-            | ((top_p >= 1) & (keep >= vocabulary))
-            | ((top_p < 1) & (ordered.sum(-1, keepdim=True) >= top_p * total))
-        )
-        if width == vocabulary or bool(enough.all()):
-            break
-        width = vocabulary
-    rank = torch.arange(width, device=p.device)[None, :]
-    unlimited = keep >= vocabulary
-    mass = torch.where(unlimited, total, ordered.masked_fill(rank >= keep, 0.0).sum(-1, keepdim=True))
+    ordered, order = p.topk(width, dim=-1)
+    total = p.cumsum(-1)[:, -1:]  # a plain sum's last bit depends on how many rows there are
+    enough = (keep <= width) | (
+        (keep >= vocabulary) & ((top_p >= 1) | (ordered.sum(-1, keepdim=True) >= top_p * total))
+    )
+    kept = _cut_ordered(p, ordered, order, keep, top_p, total)
+    short = ~enough.squeeze(-1)
+    if width < vocabulary and bool(short.any()):
+        # These rows and no others, so that what a row keeps never depends on its neighbours.
+        rows = p[short]
+        kept[short] = _cut_ordered(rows, *rows.topk(vocabulary, dim=-1), keep[short], top_p[short], total[short])
+    return kept
+
+
+def _cut_ordered(
+    p: torch.Tensor,
+    ordered: torch.Tensor,
+    order: torch.Tensor,
+    keep: torch.Tensor,
+    top_p: torch.Tensor,
+    total: torch.Tensor,
+) -> torch.Tensor:
+    """`ordered` and `order`: the likeliest tokens of each row, enough of them for its filters; `total`: its mass."""
+    rank = torch.arange(ordered.shape[-1], device=p.device)[None, :]
+    unlimited = keep >= p.shape[-1]
+    mass = torch.where(unlimited, total, ordered.masked_fill(rank >= keep, 0.0).cumsum(-1)[:, -1:])
     before = ordered.cumsum(-1) - ordered
     # A token stays while the mass before it is below top_p; rank 0 always does, and top_p 1 cuts nothing.
     cut = (rank >= keep) | ((before >= top_p * mass) & (rank > 0) & (top_p < 1))

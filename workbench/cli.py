@@ -104,7 +104,7 @@ def run(
     threads: Annotated[
         int | None, typer.Option(help="CPU threads of the model (default: one a core).", metavar="N")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of sampling, random prompts and random weights.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of sampling and of random prompts.")] = 0,
     pace: Annotated[
         float | None, typer.Option(help="On the screen: at most this many iterations a second.", metavar="NUMBER")
     ] = None,

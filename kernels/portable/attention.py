@@ -6,6 +6,10 @@ batch falls into groups is worked out once an iteration (`plan`), not once a lay
 
 A sequence's group and padded length depend on its own context alone, so in float32 its numbers do not move with
 its neighbours.
+
+Slots past a sequence's end never count, whatever they hold: a weight of 0 would still carry over a NaN that another
+request left in a block. So padding repeats the sequence's own first block, and the rest of its last block is zeroed
+after the gather.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ class _Decodes:
     """[G * padded blocks] int64."""
     bias: torch.Tensor
     """[G, 1, padded tokens] float32: 0 on known tokens, -inf beyond."""
+    stale: torch.Tensor
+    """Which of the G * padded tokens lie past their sequence's end in a block that is not full."""
 
 
 @dataclass(slots=True)
@@ -38,6 +44,8 @@ class _Chunk:
     blocks: torch.Tensor
     bias: torch.Tensor
     """[groups * new tokens, context] in the model's dtype: 0 or -inf (causal)."""
+    known: int
+    """Tokens of the context that are the sequence's; the rest of its last block is not."""
 
 
 @dataclass(slots=True)
@@ -62,19 +70,27 @@ def plan(batch: PagedBatch, groups: int, dtype: torch.dtype) -> AttentionPlan:
         rows = torch.arange(start, start + last - first, device=device)
         bias = torch.zeros(len(rows), len(columns), dtype=dtype, device=device)
         bias.masked_fill_(columns[None, :] > rows[:, None], float("-inf"))
-        chunks.append(_Chunk(first, last, batch.tables[b, :used], bias.repeat(groups, 1)))
-    decodes = []
-    for count, members in sorted(by_length.items()):
-        index = torch.tensor(members, device=device)
-        tables = torch.zeros(len(members), count, dtype=torch.int64, device=device)
-        width = min(count, batch.tables.shape[1])
-        tables[:, :width] = batch.tables[index, :width]
-        known = torch.tensor([batch.starts[b] + 1 for b in members], device=device)
-        bias = torch.zeros(len(members), 1, count * size, device=device)
-        bias.masked_fill_(torch.arange(count * size, device=device) >= known[:, None, None], float("-inf"))
-        rows = torch.tensor([batch.offsets[b] for b in members], device=device)
-        decodes.append(_Decodes(rows, tables.flatten(), bias))
+        chunks.append(_Chunk(first, last, batch.tables[b, :used], bias.repeat(groups, 1), start + last - first))
+    decodes = [_plan_decodes(batch, members, count) for count, members in sorted(by_length.items())]
     return AttentionPlan(decodes, chunks)
+
+
+def _plan_decodes(batch: PagedBatch, members: list[int], count: int) -> _Decodes:
+    """The sequences `members`, all padded to `count` blocks."""
+    size, device = batch.block_size, batch.tables.device
+    known = torch.tensor([batch.starts[b] + 1 for b in members])[:, None]
+    used = -(-known // size)
+    at = torch.arange(count * size)[None, :]
+    # Where the first block is also the last, its repetitions have the same stale slots.
+    stale = ((at >= known) & ((at < used * size) | (used == 1))).flatten().nonzero().squeeze(1)
+    bias = torch.zeros(len(members), 1, count * size).masked_fill_((at >= known)[:, None], float("-inf"))
+    own = batch.tables[torch.tensor(members, device=device)]
+    tables = own[:, :1].repeat(1, count)
+    width = min(count, own.shape[1])
+    inside = torch.arange(width)[None, :] < used
+    tables[:, :width] = torch.where(inside.to(device), own[:, :width], own[:, :1])
+    rows = torch.tensor([batch.offsets[b] for b in members], device=device)
+    return _Decodes(rows, tables.flatten(), bias.to(device), stale.to(device))
 
 
 def attention(
@@ -103,6 +119,8 @@ def _decode(
     queries = q.index_select(0, group.rows).view(members, kv_heads, -1, dim).transpose(0, 1)
     keys = _gather(k_cache, group.blocks).view(kv_heads * members, tokens, dim)
     values = _gather(v_cache, group.blocks).view(kv_heads * members, tokens, dim)
+    for gathered in (keys, values):
+        gathered.view(kv_heads, members * tokens, dim).index_fill_(1, group.stale, 0)
     scores = torch.bmm(queries.reshape(kv_heads * members, -1, dim), keys.transpose(1, 2))
     scores = scores.view(kv_heads, members, -1, tokens).float().mul_(scale).add_(group.bias)
     weights = scores.softmax(-1).to(q.dtype).view(kv_heads * members, -1, tokens)
@@ -119,6 +137,7 @@ def _prefill(
     queries = q[chunk.first : chunk.last].view(count, kv_heads, -1, dim).permute(1, 2, 0, 3).reshape(kv_heads, -1, dim)
     keys = _gather(k_cache, chunk.blocks).view(kv_heads, -1, dim)
     values = _gather(v_cache, chunk.blocks).view(kv_heads, -1, dim)
+    keys[:, chunk.known :] = values[:, chunk.known :] = 0
     result = F.scaled_dot_product_attention(queries[None], keys[None], values[None], attn_mask=chunk.bias, scale=scale)
     result = result.view(kv_heads, -1, count, dim).permute(2, 0, 1, 3)
     out[chunk.first : chunk.last] = result.reshape(count, -1, dim)
