@@ -13,5 +13,5 @@ def _same_terminal_everywhere(monkeypatch):
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch):
     """Pilot waits for a calm process in naps of 20 ms; a key press takes several."""
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 1 / 250)
-    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 1 / 500)
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 1 / 125)
+    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 1 / 1000)

@@ -29,9 +29,19 @@ class Driven(NamedTuple):
     live: LiveScreen
 
     async def press(self, *keys: str) -> None:
-        """Press, tick once. No further pause: `text` draws from what the panels hold."""
         await self.pilot.press(*keys)
+        await self.pilot.pause()
         self.live.tick()
+        await self.pilot.pause()
+
+    async def resize(self, width: int, height: int) -> None:
+        await self.pilot.resize_terminal(width, height)
+        for _ in range(100):
+            if self.live.board.size == (width, height):
+                break
+            await self.pilot.pause(0.01)
+        self.live.tick()
+        await self.pilot.pause()
 
     async def run(self, steps: int) -> None:
         self.host.advance(steps)
