@@ -30,6 +30,16 @@ class Driven(NamedTuple):
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.pilot.pause()
+        self.live.tick()
+        await self.pilot.pause()
+
+    async def resize(self, width: int, height: int) -> None:
+        await self.pilot.resize_terminal(width, height)
+        for _ in range(100):
+            if self.live.board.size == (width, height):
+                break
+            await self.pilot.pause(0.01)
         self.live.tick()
         await self.pilot.pause()
 

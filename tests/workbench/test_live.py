@@ -72,11 +72,11 @@ async def test_sizes_between(size):
 
 async def test_too_small_says_so_and_the_engine_goes_on():
     async with driven(WIDE) as here:
-        await here.pilot.resize_terminal(60, 20)
+        await here.resize(60, 20)
         await here.run(20)
         assert "need 80x24, have 60x20" in here.text()
         assert here.live.history.last_step == 80
-        await here.pilot.resize_terminal(80, 24)
+        await here.resize(80, 24)
         await here.run(0)
         assert here.lines()[0].startswith(" WB ▸RUN")
 
@@ -87,7 +87,7 @@ async def test_a_storm_of_sizes_ends_in_the_same_screen():
         before = here.lines()
         for n in range(40):
             size = (chance.randint(1, 400), chance.randint(1, 120)) if n % 3 else (chance.randint(1, 9), n % 7 + 1)
-            await here.pilot.resize_terminal(*size)
+            await here.resize(*size)
             here.live.tick()
             if n % 10 == 0:
                 await here.press(chance.choice(["tab", "z", "m", "comma", "end", "down", "g"]))
@@ -99,7 +99,7 @@ async def test_a_storm_of_sizes_ends_in_the_same_screen():
         here.live.query_one(KvMap).mode = "owner"
         here.live.timeline.focus()
         here.live.board.sync()
-        await here.pilot.resize_terminal(*SMALL)
+        await here.resize(*SMALL)
         await here.run(0)
         here.live.status.say("")
         await here.pilot.pause()
@@ -287,7 +287,7 @@ async def test_inject_form(size):
 async def test_the_open_form_moves_to_a_window_and_keeps_its_values():
     async with driven(WIDE) as here:
         await here.press("i", "X")
-        await here.pilot.resize_terminal(*SMALL)
+        await here.resize(*SMALL)
         await here.run(0)
         assert isinstance(here.app.screen, FormScreen)
         assert here.app.screen.query_one("#inject-prompt", Input).value.endswith("X")

@@ -23,6 +23,7 @@ async def test_inject_watch_and_quit():
             assert time.monotonic() < deadline, view.finished
             await pilot.pause(0.02)
         await pilot.press("comma")
+        await pilot.pause(0.1)
         assert live.cursor is not None and live.scene.view.step == live.cursor
         await pilot.press("end", "k", "right_square_bracket", "enter")
         while live.history.live.knob_version == 0:
