@@ -95,7 +95,10 @@ class InjectForm(Widget, can_focus=False):
         self._check()
 
     def focus_first(self) -> None:
-        self.query_one("#inject-prompt", Field).focus()
+        """The prompt of last time stands there, chosen: typing replaces it, enter sends it again."""
+        prompt = self.query_one("#inject-prompt", Field)
+        prompt.focus()
+        prompt.action_select_all()
 
     # ---- typing -----------------------------------------------------------------------------------
 
