@@ -24,11 +24,17 @@ class Knob(NamedTuple):
     high: float | None = None
     choices: tuple[str, ...] = ()
     live: bool = False
+    label: str = ""
+    """A shorter name where a panel is narrow."""
     optional: bool = False
     """None is a value: "decide for me" or "same as its parent knob"."""
     vllm: str = ""
     sglang: str = ""
     trtllm: str = ""
+
+    @property
+    def short(self) -> str:
+        return self.label or self.name
 
     @property
     def range_text(self) -> str:
@@ -64,6 +70,7 @@ _ROWS = (
         vllm="--max-num-batched-tokens",
         sglang="--chunked-prefill-size",
         trtllm="max_num_tokens",
+        label="max_batch_tokens",
     ),
     Knob(
         "num_blocks",
@@ -108,6 +115,7 @@ _ROWS = (
         vllm="--enable-chunked-prefill",
         sglang="--chunked-prefill-size (-1 = off)",
         trtllm="enable_chunked_prefill",
+        label="chunked_prefill",
     ),
     Knob(
         "enable_prefix_caching",
@@ -117,6 +125,7 @@ _ROWS = (
         vllm="--enable-prefix-caching",
         sglang="--disable-radix-cache (inverted)",
         trtllm="kv_cache_config.enable_block_reuse",
+        label="prefix_caching",
     ),
     Knob(
         "policy",
@@ -138,6 +147,7 @@ _ROWS = (
         1 << 24,
         live=True,
         vllm="--long-prefill-token-threshold",
+        label="prefill_thresh",
     ),
     Knob(
         "long_prefill_token_threshold_adaptive",
@@ -145,6 +155,7 @@ _ROWS = (
         False,
         "Raise the threshold to budget / requests when few requests are there.",
         live=True,
+        label="adaptive_thresh",
     ),
     Knob(
         "scheduler_reserve_full_isl",
@@ -153,6 +164,7 @@ _ROWS = (
         "Admit a request only if all its known tokens fit now, not just its first chunk.",
         live=True,
         vllm="--scheduler-reserve-full-isl",
+        label="reserve_full_isl",
     ),
     Knob(
         "watermark",
@@ -172,6 +184,7 @@ _ROWS = (
         4096,
         live=True,
         optional=True,
+        label="max_active_seqs",
     ),
     Knob(
         "max_num_scheduled_tokens",
@@ -182,6 +195,7 @@ _ROWS = (
         1 << 20,
         live=True,
         optional=True,
+        label="max_sched_tokens",
     ),
     Knob(
         "prefill_schedule_interval",
@@ -191,6 +205,7 @@ _ROWS = (
         1,
         1 << 16,
         live=True,
+        label="prefill_interval",
     ),
 )
 KNOBS: dict[str, Knob] = {knob.name: knob for knob in _ROWS}

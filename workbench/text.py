@@ -97,14 +97,6 @@ def _wrap_line(text: str, width: int) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def short_name(name: str, width: int) -> str:
-    """An identifier in `width` cells: its middle goes first, since the ends tell long ones apart."""
-    if len(name) <= width or width < 5:
-        return name[: max(0, width)]
-    tail = name[-max(2, width // 3) :]
-    return name[: width - len(tail) - 1] + ELLIPSIS + tail
-
-
 def seconds(value: float | None) -> str:
     """A duration in at most six cells: 640us, 61ms, 1.31s, 12.5s, 312s."""
     if value is None:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from workbench.text import clean, fit, seconds, short_name, wrap
+from engine.knobs import KNOBS
+from workbench.text import clean, fit, seconds, wrap
 
 NASTY = (
     "\x1b[31mred\x1b[0m", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\link",
@@ -54,11 +55,10 @@ def test_wide_characters_are_cut_to_cells():
     assert fit("漢字漢字", 4) == "漢 …"
 
 
-def test_short_names_stay_apart():
-    names = ["max_num_batched_tokens", "max_num_scheduled_tokens", "long_prefill_token_threshold"]
-    names.append("long_prefill_token_threshold_adaptive")
-    for width in (16, 18, 20):
-        assert len({short_name(name, width) for name in names}) == len(names)
+def test_short_names_of_knobs_fit_and_stay_apart():
+    labels = [knob.short for knob in KNOBS.values()]
+    assert len(set(labels)) == len(labels)
+    assert max(map(len, labels)) <= 16
 
 
 def test_durations_keep_to_six_cells():

@@ -9,7 +9,7 @@ from textual.message import Message
 from engine.knobs import KNOBS, Knob, KnobValue
 from workbench.model.events import show
 from workbench.model.knob_steps import next_pace, pace_text, step
-from workbench.text import clean, fit, short_name, wrap
+from workbench.text import clean, fit, wrap
 from workbench.widgets.panel import Line, Panel, Scene
 
 PACE = "pace"
@@ -123,11 +123,13 @@ class Knobs(Panel):
         chosen = NAMES[self.chosen] == name
         width = min(width, 58)
         values = VALUES if width < 50 else VALUES + 4
+        room = width - values - 1
+        label = name if name == PACE or len(name) <= room else KNOBS[name].short
         star = "*" if pending else " "
         value_style = look.warn if pending else look.muted if not live else look.strong if chosen else look.text
         return (
             ("▸" if chosen else " ", look.key),
-            (fit(short_name(name, width - values - 1), width - values - 1), look.muted if not live else look.text),
+            (fit(label, room), look.muted if not live else look.text),
             (fit(text, values - len(right) - 2, ">") + star, value_style),
             (" " + right, look.muted),
         )
