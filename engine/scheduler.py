@@ -188,6 +188,10 @@ class Scheduler:
             if token >= 0:
                 request.token_ids.append(token)
             reason = ends(request, token)
+            if token < 0:
+                # Its K/V may be no numbers either: nobody else shall be served from them.
+                for block in request.block_table[: request.num_registered]:
+                    self.pool.forget(block)
             if reason is not None:
                 self.pool.release(request.block_table, request.id)
                 request.block_table = []
