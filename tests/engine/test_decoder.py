@@ -165,9 +165,7 @@ def test_any_mix_of_chunks_and_decodes(name: str, size: int) -> None:
             for row, logits in cache.step(counts).items():
                 got[row].append(logits)
     for row, sequence in enumerate(sequences):
-        torch.testing.assert_close(
-            torch.cat(got[row]), logits_by_transformers(theirs, sequence), atol=BOUND, rtol=0
-        )
+        torch.testing.assert_close(torch.cat(got[row]), logits_by_transformers(theirs, sequence), atol=BOUND, rtol=0)
 
 
 def test_bfloat16_stays_near() -> None:
