@@ -70,7 +70,7 @@ class Engine:
         # What happened since the last record.
         self._arrived: list[Arrived] = []
         self._rejected: list[Rejected] = []
-        self._aborted: list[Finished] = []
+        self._aborted: dict[str, Finished] = {}
         self._knobs: list[KnobChange] = []
         self._notices: list[str] = []
 
@@ -87,7 +87,7 @@ class Engine:
         if request.arrival is None:
             request.arrival = now
         reason = None
-        if request.id in self._outputs or request.id in self._planned or any(a.id == request.id for a in self._aborted):
+        if request.id in self._outputs or request.id in self._planned or request.id in self._aborted:
             reason = f"a request with id {request.id!r} is already here"
         else:
             reason = self._refusal(request)
@@ -107,7 +107,7 @@ class Engine:
         request = self.scheduler.abort(id)
         if request is not None:
             self.executor.release(id)
-            self._aborted.append(self._finish(request, FinishReason.ABORT, detail))
+            self._aborted[id] = self._finish(request, FinishReason.ABORT, detail)
 
     def set_knob(self, name: str, value: object) -> None:
         """Change a live knob; ConfigError, and nothing changed, when it cannot be."""
@@ -208,7 +208,7 @@ class Engine:
             scheduled=scheduled,
             preempted=tuple(plan.preempted),
             tokens=tokens,
-            finished=(*self._aborted, *finished),
+            finished=(*self._aborted.values(), *finished),
             running=tuple([request.id for request in scheduler.running]),
             waiting=tuple([request.id for request in islice(scheduler.waiting, WAITING_HEAD)]),
             num_waiting=len(scheduler.waiting),
@@ -227,7 +227,8 @@ class Engine:
         )
         self.seq += 1
         self._shown_control = (self.paused, self.pace, len(self._planned))
-        for pending in (self._arrived, self._rejected, self._aborted, self._knobs, self._notices):
+        self._aborted.clear()
+        for pending in (self._arrived, self._rejected, self._knobs, self._notices):
             pending.clear()
         if self._check:
             scheduler.pool.check({id: request.block_table for id, request in scheduler.requests.items()})
@@ -253,7 +254,7 @@ class Engine:
             knobs=tuple(self._knobs),
             arrived=tuple(self._arrived),
             rejected=(*self._rejected, *lost),
-            finished=(*self._aborted, *ended),
+            finished=(*self._aborted.values(), *ended),
             free_blocks=scheduler.pool.num_free,
             free_blocks_mid=scheduler.pool.num_free,
             knob_version=self.knob_version,

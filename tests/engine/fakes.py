@@ -1,4 +1,4 @@
-"""An executor without a model: made-up tokens, and a memory that notices K/V which was never written or is another's."""
+"""An executor without a model: made-up tokens, and a memory that notices K/V never written or of somebody else."""
 
 from __future__ import annotations
 
