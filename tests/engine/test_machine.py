@@ -230,7 +230,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 TestEngine = EngineMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=int(os.environ.get("WORKBENCH_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("WORKBENCH_EXAMPLES", "200")),
     stateful_step_count=40,
     deadline=None,
     derandomize="WORKBENCH_EXAMPLES" not in os.environ,
