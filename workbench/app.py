@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +33,7 @@ from workbench.text import clean
 from workbench.widgets.panel import Panel
 
 STOP_SECONDS = 1.0
+Stopper = Callable[[Callable[[], None]], None]
 log = logging.getLogger(__name__)
 
 
@@ -68,6 +68,7 @@ class WorkbenchApp(App[None]):
         self._loaded: Session | BaseException | None = None
         self._loading_timer: Timer | None = None
         self.host: EngineHost | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.stopping: threading.Thread | None = None
         """Ends the engine while the terminal is put back."""
         for theme in THEMES:
@@ -79,15 +80,12 @@ class WorkbenchApp(App[None]):
     # ---- life -------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
+        self.loop = asyncio.get_running_loop()
         self._apply_mode()
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self.push_screen(LoadingScreen())
         threading.Thread(target=self._run_load, name="load", daemon=True).start()
         self._loading_timer = self.set_interval(0.05, self._watch_load, name="loading")
-        if threading.current_thread() is threading.main_thread() and not self.is_headless:
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self.exit)
 
     def _run_load(self) -> None:
         try:
@@ -130,6 +128,11 @@ class WorkbenchApp(App[None]):
         if host is not None and self.stopping is None:
             self.stopping = threading.Thread(target=host.stop, args=(STOP_SECONDS,), name="stop", daemon=True)
             self.stopping.start()
+
+    def ask_to_exit(self) -> None:
+        """For signal handlers and other threads: leave as soon as the loop turns."""
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self.exit)
 
     async def action_quit(self) -> None:
         live = next((screen for screen in self.screen_stack if isinstance(screen, LiveScreen)), None)
@@ -193,9 +196,14 @@ class WorkbenchApp(App[None]):
         yield SystemCommand("Theme", "Change the colours of frames and fields", self.search_themes)
 
 
-def run_app(load: Load, options: Options | None = None) -> int:
-    """Run until the person leaves; the terminal is put back before the engine is waited for."""
+def run_app(load: Load, options: Options | None = None, stopper: Stopper | None = None) -> int:
+    """Run until the person leaves; the terminal is put back before the engine is waited for.
+
+    `stopper` is given a function that ends the app from a signal handler.
+    """
     app = WorkbenchApp(load, options)
+    if stopper is not None:
+        stopper(app.ask_to_exit)
     app.run()
     if app.stopping is not None:
         app.stopping.join(STOP_SECONDS + 0.5)

@@ -30,12 +30,13 @@ def run_screen(
             failed.append(problem)
             raise
 
-    with screen_terminal():
+    end: list[Callable[[], None]] = []
+    with screen_terminal(stop=lambda: end[0]() if end else None):
         from workbench.app import Options, run_app
         from workbench.glyphs import Mode
 
         given: dict[str, object] = {"pace": pace, "fps": fps, "glyphs": Mode(glyphs) if glyphs else None}
-        code = run_app(load, Options(**{name: value for name, value in given.items() if value is not None}))  # type: ignore[arg-type]
+        code = run_app(load, Options(**{name: value for name, value in given.items() if value is not None}), end.append)  # type: ignore[arg-type]
     if failed:
         raise failed[0]
     if code:

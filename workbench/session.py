@@ -6,6 +6,7 @@ Invariant: what can be checked without a model (knobs, workload rows) is checked
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +111,9 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
 
     loaded = load(options, workload, progress)
     host = EngineThread(loaded.engine, loaded.info)
+    # The model's objects live as long as the process: a collection that walks them stops both threads for nothing.
+    gc.collect()
+    gc.freeze()
     start_at(loaded.requests, host.now() + HEAD_START)
     return Session(
         host=host,

@@ -101,7 +101,7 @@ def short_name(name: str, width: int) -> str:
     """An identifier in `width` cells: its middle goes first, since the ends tell long ones apart."""
     if len(name) <= width or width < 5:
         return name[: max(0, width)]
-    tail = name[-(width // 2 - 1) :]
+    tail = name[-max(2, width // 3) :]
     return name[: width - len(tail) - 1] + ELLIPSIS + tail
 
 

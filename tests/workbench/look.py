@@ -1,4 +1,7 @@
-"""Pictures of the screen as text and SVG, to look at: python -m tests.workbench.look W H STEPS [keys...]"""
+"""The screen as text, to look at: python -m tests.workbench.look WIDTH HEIGHT STEPS [keys...]
+
+With LOOK_DIR set, also as look.svg in that folder.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ async def main(width: int, height: int, steps: int, keys: list[str]) -> None:
         for key in keys:
             await pilot.press(key)
         await pilot.pause(0.1)
-        app.save_screenshot("look.svg", os.environ.get("LOOK_DIR", "."))
+        if folder := os.environ.get("LOOK_DIR"):
+            app.save_screenshot("look.svg", folder)
         print("\n".join(strip.text for strip in app.screen._compositor.render_strips()))
 
 

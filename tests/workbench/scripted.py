@@ -97,6 +97,7 @@ class ScriptedHost:
         self.key_of: dict[int, tuple[int, ...]] = {}
         self.block_of: dict[tuple[int, ...], int] = {}
         self.touched: set[int] = set()
+        self.blocked: Waiting | None = None
         self._due = 0.0
 
     # ---- EngineHost -------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ class ScriptedHost:
                     try:
                         self.config = self.config.change(name, value)
                     except ConfigError as error:
-                        notices.append(str(error))
+                        notices.append(f"refused {error}")
                     else:
                         self.version += 1
                         knobs.append(KnobChange(name, old, getattr(self.config, name), self.version))
@@ -281,6 +282,7 @@ class ScriptedHost:
             if any(told.values()):
                 self._emit(**told)
             return
+        self.blocked = blocked
         mid = len(self.free)
         tokens: list[Token] = []
         finished = list(told.pop("finished"))
@@ -313,7 +315,6 @@ class ScriptedHost:
             preempted=tuple(preempted),
             tokens=tuple(tokens),
             finished=tuple(finished),
-            blocked=blocked,
             unscheduled=tuple(unscheduled),
             limit=limit,
             free_blocks_mid=mid,
@@ -420,6 +421,7 @@ class ScriptedHost:
             num_waiting=len(waiting),
             free_blocks=len(self.free),
             free_blocks_mid=len(self.free) if free_blocks_mid is None else free_blocks_mid,
+            blocked=self.blocked,
             blocks=blocks,
             knob_version=self.version,
             paused=self.paused,

@@ -30,6 +30,8 @@ BIG_POOL = 16384
 """Above this many blocks the copies are made less often: one of 16k blocks takes 0.4 MB."""
 LIMIT_WINDOW = 64
 FADE_STEPS = 20
+MOST_WAITING = 256
+"""Rows of waiting requests that are offered; the rest are counted."""
 RATE_WINDOW = 2.0
 """Seconds over which speeds are taken."""
 
@@ -225,7 +227,7 @@ class History:
         self._past = past
         return past
 
-    def order(self, view: EngineView, most_waiting: int = 256) -> list[str]:
+    def order(self, view: EngineView, most_waiting: int = MOST_WAITING) -> list[str]:
         """Ids of the rows to show: admitted ones and those just finished by admission, then the waiting ones."""
         ids = list(view.running)
         stop = bisect_right(self._finished, (view.step, "\U0010ffff"))

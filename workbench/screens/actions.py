@@ -349,7 +349,7 @@ class Actions(Base):
             self.board.show_tab(name)
         panel = self.query_one(f"#{name}", Panel)
         panel.showing = True
-        panel.focus()
+        self.set_focus(panel, scroll_visible=False)
         self.dirty()
 
     def action_next_panel(self, direction: int) -> None:

@@ -8,6 +8,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from workbench.widgets.field import OneLine
+
 
 class AskScreen(ModalScreen[str | None]):
     """Dismissed with the answer, or None for escape."""
@@ -22,9 +24,7 @@ class AskScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="ask"):
             yield Static(f"{self.question}   (enter: go, esc: close)", markup=False)
-            field = Input(self.value, compact=True, id="ask-input")
-            field.cursor_blink = False
-            yield field
+            yield OneLine(self.value, id="ask-input")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)

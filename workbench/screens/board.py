@@ -54,7 +54,7 @@ class Board(Widget, can_focus=False):
 
     def reachable(self) -> list[str]:
         """Ids of the panels the tab key visits now, hidden tabs included."""
-        arrangement = self.arrangement()
+        arrangement = arrange(*self.size, self.tab)
         return [name for name in PANELS if name in arrangement.boxes or name in arrangement.tabs]
 
     def sync(self) -> None:

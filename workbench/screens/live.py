@@ -42,7 +42,7 @@ MOST_RECORDS = 500
 """In one frame; the rest stays with the host for the next."""
 FASTEST = 15
 SLOWEST = 4
-HEAVY_MS, LIGHT_MS = 12.0, 8.0
+HEAVY_MS, LIGHT_MS = 12.0, 10.0
 WARM_UP = 10
 """Frames before the cost counts: the first ones build every style."""
 STEPS_A_SECOND = 30.0
@@ -136,12 +136,12 @@ class LiveScreen(Actions, Screen[None]):
             self.history.append(it)
             self._notice(it)
         now = time.monotonic()
-        live = self.history.live
         if self._notice_until and now > self._notice_until:
             self._notice_until = 0.0
             self.status.say("")
-        # while a long step runs nothing comes, and the speed shown must fall
-        stale = bool(live.running) and not live.paused and now - self._painted_at > 1.0
+        # while a long step runs, or none does, nothing comes, and the speed shown must fall
+        moving = self.scene is not None and self.scene.speed != (0.0, 0.0) and not self.history.live.paused
+        stale = moving and now - self._painted_at > 1.0
         if records or self._dirty or stale:
             self._measure(now)
             self._painted_at = now
@@ -177,10 +177,12 @@ class LiveScreen(Actions, Screen[None]):
         self._pace_timer()
 
     def dirty(self) -> None:
-        """Something but the engine changed what is to be seen."""
-        self._dirty = True
+        """Something but the engine changed what is to be seen: paint soon, a key must not wait for the next frame."""
+        first, self._dirty = not self._dirty, True
         if not self.fps:
             self.tick()
+        elif first:
+            self.call_later(self.tick)
 
     def make_scene(self) -> Scene:
         history = self.history

@@ -123,7 +123,8 @@ class Budget(Panel):
     def _one_line(self, scene: Scene, width: int) -> Line:
         numbers = f" {self._numbers(scene, scene.step)} "
         bar = self._bar(scene, scene.step, max(4, width - 8 - width_of(numbers)))
-        return ((" budget ", self.look.muted), *bar, (numbers, self.look.text))
+        label = self.look.title_focus if self.has_focus else self.look.muted
+        return ((" budget ", label), *bar, (numbers, self.look.text))
 
     def _mean(self, scene: Scene, width: int) -> Line:
         history, look = scene.history, self.look

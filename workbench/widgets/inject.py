@@ -5,7 +5,6 @@ Letters go to the field in focus; enter sends, escape closes. The values live ou
 
 from __future__ import annotations
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
@@ -15,6 +14,7 @@ from textual.widgets import Input, Static
 
 from workbench.model.inject import FieldError, Order, Values, check
 from workbench.text import clean
+from workbench.widgets.field import OneLine
 
 FIELDS: tuple[tuple[str, str, int], ...] = (
     ("length", "random", 6),
@@ -28,22 +28,14 @@ FIELDS: tuple[tuple[str, str, int], ...] = (
 SMALL_ROWS = (("length", "client", "max_tokens"), ("priority", "count", "temperature", "seed"))
 
 
-class Field(Input):
-    """An input in brackets, as long as its content may be."""
+class Field(OneLine):
+    """A field that knows which value it is."""
 
     def __init__(self, name: str, width: int | None, value: str) -> None:
-        super().__init__(value, id=f"inject-{name}", compact=True, select_on_focus=False)
+        super().__init__(value, id=f"inject-{name}")
         self.field = name
-        self.cursor_blink = False
         if width is not None:
             self.styles.width = width
-
-    def _on_paste(self, event: events.Paste) -> None:
-        """All of it, where Textual takes the first line only; line breaks become signs until it is sent."""
-        if event.text:
-            self.replace(clean(event.text.replace("\r\n", "\n")), *self.selection)
-        event.stop()
-        event.prevent_default()
 
 
 class InjectForm(Widget, can_focus=False):
@@ -103,7 +95,10 @@ class InjectForm(Widget, can_focus=False):
         self._check()
 
     def focus_first(self) -> None:
-        self.query_one("#inject-prompt", Field).focus()
+        """The prompt of last time stands there, chosen: typing replaces it, enter sends it again."""
+        prompt = self.query_one("#inject-prompt", Field)
+        prompt.focus()
+        prompt.action_select_all()
 
     # ---- typing -----------------------------------------------------------------------------------
 

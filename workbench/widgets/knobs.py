@@ -78,11 +78,11 @@ class Knobs(Panel):
 
     def refused(self, notice: str) -> bool:
         """A notice came; True when it answers a change asked for here."""
-        name = notice.partition(":")[0]
+        name = notice.removeprefix("refused ").partition(":")[0]
         if name not in self.asked:
             return False
         del self.asked[name]
-        self.answer = f"refused: {clean(notice)}"
+        self.answer = clean(notice)
         return True
 
     def applied(self, name: str, step_number: int, version: int) -> None:
@@ -121,7 +121,7 @@ class Knobs(Panel):
         text = pace_text(value) if name == PACE else show(value)  # type: ignore[arg-type]
         right = "1..max" if name == PACE else short_range(KNOBS[name]) if live else "restart"
         chosen = NAMES[self.chosen] == name
-        width = min(width, 56)
+        width = min(width, 58)
         values = VALUES if width < 50 else VALUES + 4
         star = "*" if pending else " "
         value_style = look.warn if pending else look.muted if not live else look.strong if chosen else look.text

@@ -93,7 +93,7 @@ class Panel(Widget, can_focus=True):
     def set_view(self, scene: Scene) -> None:
         self.scene = scene
         self.look = scene.look
-        if self.showing and self.is_attached:
+        if self.showing:
             self.repaint()
 
     @property

@@ -12,7 +12,7 @@ from textual.message import Message
 from engine.request import FinishReason, RequestStatus
 from engine.view import RequestView
 from workbench.glyphs import CELLS, Look
-from workbench.model.history import History
+from workbench.model.history import MOST_WAITING, History
 from workbench.model.row import squeeze
 from workbench.text import clean, fit
 from workbench.widgets.panel import Line, Panel, Scene, Span
@@ -135,18 +135,18 @@ class Timeline(Panel):
         if not ids:
             empty = "nothing matches the filter; esc clears it" if self.filter else "no requests; press i to send some"
             return [((f"  {empty}", self.look.muted),)]
+        rows = height - (len(ids) > height > 2)
         if scene.selected in ids:
             at = ids.index(scene.selected)
-            self.top = min(max(self.top, at - height + 1), at)
-        self.top = max(0, min(self.top, len(ids) - height))
-        self.shown = ids[self.top : self.top + height]
+            self.top = min(max(self.top, at - rows + 1), at)
+        self.top = max(0, min(self.top, len(ids) - rows))
+        self.shown = ids[self.top : self.top + rows]
         first, stop = self.window(scene)
         lines = [self._row(scene, id, first, stop) for id in self.shown]
-        below = len(ids) - self.top - height
-        if below > 0 and height > 2:
-            hidden = below + 1 + max(0, scene.view.num_waiting - 256)
-            lines[-1] = ((f"  … {hidden} more rows below", self.look.muted),)
-            self.shown = self.shown[:-1]
+        if rows < height:
+            below = len(ids) - self.top - rows + max(0, scene.view.num_waiting - MOST_WAITING)
+            above = f"{self.top} above, " if self.top else ""
+            lines.append(((f"  … {above}{below} below", self.look.muted),))
         return lines
 
     def _row(self, scene: Scene, id: str, first: int, stop: int) -> Line:

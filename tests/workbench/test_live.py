@@ -1,0 +1,609 @@
+"""The live screen, driven by keys and mouse at both design sizes; the engine is scripted."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+from textual.command import CommandPalette
+from textual.widgets import Input
+
+from engine.commands import Abort, Pause, Resume, RunSteps, SetKnob, SetPace, Submit
+from engine.errors import ModelError
+from engine.request import RequestStatus
+from tests.workbench.driving import SMALL, WIDE, driven, encode, live_screen
+from tests.workbench.scripted import ScriptedHost, busy_host
+from tests.workbench.test_text import NASTY, harmless
+from workbench.app import Options, WorkbenchApp
+from workbench.glyphs import Mode
+from workbench.model.session import Session
+from workbench.screens.asking import AskScreen
+from workbench.screens.fault import FaultScreen
+from workbench.screens.form import FormScreen
+from workbench.screens.help import HelpScreen
+from workbench.screens.inspect import InspectScreen
+from workbench.screens.keys import BINDINGS, KEYS
+from workbench.screens.live import LiveScreen
+from workbench.screens.loading import LoadingScreen
+from workbench.widgets.events import Events
+from workbench.widgets.footer import LIVE
+from workbench.widgets.footer import WIDE as WIDE_FOOTER
+from workbench.widgets.inject import InjectForm
+from workbench.widgets.kvmap import KvMap
+from workbench.widgets.timeline import Timeline
+
+sizes = pytest.mark.parametrize("size", [WIDE, SMALL], ids=["120x40", "80x24"])
+
+
+# ---- the picture ----------------------------------------------------------------------------------
+
+
+async def test_the_wide_screen_has_every_panel():
+    async with driven(WIDE) as here:
+        text = here.text()
+        for title in ("Batch timeline", "Knobs", "Queues", "Token budget", "Latency by client", "KV blocks", "Events"):
+            assert f" {title} " in text
+        assert "step 60" in here.lines()[0] and "RUN" in here.lines()[0]
+        assert [len(line) for line in here.lines()] == [120] * 40
+
+
+async def test_the_small_screen_has_one_panel_at_a_time():
+    async with driven(SMALL) as here:
+        assert here.lines()[0].startswith(" WB ▸RUN") and "‹KV›" in here.text()
+        seen = []
+        for _ in range(7):
+            await here.press("tab")
+            seen.append(here.app.focused.id)
+            assert seen[-1] == "budget" or f"┌ {here.app.focused.TITLE} " in here.text()
+        assert seen == ["budget", "knobs", "queues", "latency", "kv", "events", "timeline"]
+        await here.press("shift+tab")
+        assert here.app.focused.id == "events"
+
+
+@pytest.mark.parametrize("size", [(104, 34), (104, 45), (130, 34), (100, 32), (240, 70), (118, 38)])
+async def test_sizes_between(size):
+    async with driven(size) as here:
+        lines = here.lines()
+        assert len(lines) == size[1] and all(len(line) == size[0] for line in lines)
+        assert "Batch timeline" in here.text() and "KV blocks" in here.text() and "Knobs" in here.text()
+
+
+async def test_too_small_says_so_and_the_engine_goes_on():
+    async with driven(WIDE) as here:
+        await here.resize(60, 20)
+        await here.run(20)
+        assert "need 80x24, have 60x20" in here.text()
+        assert here.live.history.last_step == 80
+        await here.resize(80, 24)
+        await here.run(0)
+        assert here.lines()[0].startswith(" WB ▸RUN")
+
+
+async def test_a_storm_of_sizes_ends_in_the_same_screen():
+    chance = random.Random(1)
+    async with driven(SMALL) as here:
+        before = here.lines()
+        for n in range(40):
+            size = (chance.randint(1, 400), chance.randint(1, 120)) if n % 3 else (chance.randint(1, 9), n % 7 + 1)
+            await here.resize(*size)
+            here.live.tick()
+            if n % 10 == 0:
+                await here.press(chance.choice(["tab", "z", "m", "comma", "end", "down", "g"]))
+        for key in ("escape", "end"):
+            await here.press(key)
+        here.live.board.zoomed, here.live.board.tab, here.live.selected = "", "kv", None
+        here.app.mode = Mode.COLOUR
+        here.app._apply_mode()
+        here.live.query_one(KvMap).mode = "owner"
+        here.live.timeline.focus()
+        here.live.board.sync()
+        await here.resize(*SMALL)
+        await here.run(0)
+        here.live.status.say("")
+        await here.pilot.pause()
+        assert here.lines() == before
+
+
+async def test_nothing_is_painted_when_nothing_changes():
+    async with driven(WIDE) as here:
+        painted = []
+        original = here.live.paint
+        here.live.paint = lambda: (painted.append(1), original())  # type: ignore[method-assign]
+        here.host.paused = True
+        for _ in range(5):
+            here.live.tick()
+        assert not painted
+
+
+# ---- every key ------------------------------------------------------------------------------------
+
+
+@sizes
+async def test_every_binding_has_an_id_and_every_key_can_be_pressed(size, tmp_path):
+    ids = [binding.id for binding in BINDINGS]
+    assert all(ids) and len(set(ids)) == len(ids)
+    async with driven(size, screenshots=tmp_path) as here:
+        for key in KEYS:
+            if key.id == "app.quit":
+                continue
+            for name in key.keys.split(","):
+                await here.press(name)
+                if here.app.screen is not here.live or here.live.board.form:
+                    await here.press("escape")
+                assert here.app.screen is here.live, name
+        assert here.app.is_running
+
+
+@sizes
+async def test_pause_step_and_pace(size):
+    async with driven(size) as here:
+        here.host.posted.clear()
+        await here.press("space")
+        assert here.host.posted == [Pause()]
+        await here.run(5)
+        assert here.live.history.live.paused and "PAUSED" in here.lines()[0]
+        step = here.live.history.last_step
+        await here.press("n")
+        assert here.host.posted[-1] == RunSteps(1)
+        await here.run(5)
+        assert here.live.history.last_step == step + 1 and here.live.history.live.paused
+        await here.press("N")
+        await here.run(30)
+        assert here.live.history.last_step == step + 11
+        await here.press("space")
+        assert here.host.posted[-1] == Resume()
+        await here.press("minus", "minus")
+        assert here.host.posted[-1] == SetPace(50) or here.host.posted[-1] == SetPace(20)
+        await here.press("plus")
+        await here.run(1)
+        assert here.live.history.live.pace in (50, None)
+
+
+async def test_two_quick_presses_pause_and_resume():
+    async with driven(WIDE) as here:
+        here.host.posted.clear()
+        await here.pilot.press("space", "space")
+        assert here.host.posted == [Pause(), Resume()] or here.host.posted == [Pause(), Pause(), Resume()][::2]
+
+
+@sizes
+async def test_select_inspect_and_abort(size):
+    async with driven(size) as here:
+        await here.press("a")
+        assert "select a request first" in here.text()
+        await here.press("down", "down", "up")
+        ids = here.live.scene.ids
+        assert here.live.selected == ids[0]
+        await here.press("enter")
+        assert isinstance(here.app.screen, InspectScreen)
+        for word in ("sampling", "timing", "blocks", "Prompt (", "Answer ("):
+            assert word in here.text() or size == SMALL
+        await here.run(10)
+        await here.press("pagedown", "end", "home", "escape")
+        assert here.app.screen is here.live
+        running = here.live.history.live.running[0]
+        here.live.selected = running
+        await here.press("a")
+        assert here.host.posted[-1] == Abort(running)
+        await here.run(1)
+        assert here.live.history.live.requests[running].status is RequestStatus.FINISHED
+        assert any(event.aborted and event.id == running for event in here.live.history.events)
+
+
+async def test_the_answer_streams_into_the_window():
+    host = ScriptedHost()
+    host.submit("a", 20, 60)
+    async with driven(WIDE, host, steps=5) as here:
+        await here.press("down", "enter")
+        assert "Paged attention stores" in here.text()
+        assert "blocks that need" not in here.text()
+        await here.run(20)
+        assert "blocks that need" in here.text() and "streaming" in here.text()
+
+
+async def test_selection_survives_rows_that_come_and_go():
+    async with driven(SMALL) as here:
+        for _ in range(12):
+            await here.press("down")
+        chosen = here.live.selected
+        assert chosen in here.live.timeline.shown
+        await here.run(10)
+        assert here.live.selected == chosen
+        await here.press("pageup", "pagedown")
+
+
+@sizes
+async def test_knobs_are_turned_applied_refused_and_undone(size):
+    async with driven(size) as here:
+        knobs = here.live.knobs
+        await here.press("k", "right_square_bracket")
+        assert here.app.focused is knobs and knobs.wanted == {"max_num_seqs": 7}
+        assert "7*" in here.text()
+        await here.press("enter")
+        assert here.host.posted[-1] == SetKnob("max_num_seqs", 7)
+        await here.run(1)
+        assert here.live.history.live.knobs["max_num_seqs"] == 7
+        assert "max_num_seqs applied at step" in knobs.answer and not knobs.asked
+        await here.press("down", "left_square_bracket", "left_square_bracket", "left_square_bracket")
+        for _ in range(8):
+            await here.press("left_square_bracket")
+        await here.press("enter")
+        await here.run(1)
+        assert "refused" in knobs.answer and "max_num_seqs" in knobs.answer
+        await here.press("u")
+        await here.run(1)
+        assert here.live.history.live.knobs["max_num_seqs"] == 6
+        await here.press("u")
+        assert "no knob was changed" in here.text()
+        await here.press("right", "escape")
+        assert not knobs.wanted
+        for _ in range(20):
+            await here.press("down")
+        await here.press("right_square_bracket")
+        assert "restart" in knobs.answer
+        await here.press("escape", "escape")
+        assert here.app.focused is here.live.timeline
+
+
+@sizes
+async def test_inject_form(size):
+    async with driven(size, ScriptedHost(), steps=0) as here:
+        await here.press("I")
+        assert "nothing was injected yet" in here.text()
+        await here.press("i")
+        form = here.app.screen.query_one(InjectForm)
+        assert isinstance(here.app.screen, FormScreen) == (size == SMALL)
+        note = lambda: str(form.query_one("#inject-note").render())  # noqa: E731
+        assert "blocks at admission" in note() and "fits" in note()
+        field = form.query_one("#inject-max_tokens", Input)
+        field.value = "x"
+        await here.pilot.pause()
+        assert "max_tokens: 'x' is not a whole number" in note()
+        await here.press("enter")
+        assert not any(isinstance(command, Submit) for command in here.host.posted)
+        assert here.app.focused is field
+        await here.press("escape")
+        assert here.app.screen is here.live and not here.live.query(InjectForm)
+        await here.press("i")
+        form = here.app.screen.query_one(InjectForm)
+        assert form.query_one("#inject-max_tokens", Input).value == "x"
+        form.query_one("#inject-max_tokens", Input).value = "9"
+        form.query_one("#inject-count", Input).value = "3"
+        form.query_one("#inject-prompt", Input).value = ""
+        await here.press("q", "space", "q")
+        await here.press("enter")
+        submit = here.host.posted[-1]
+        assert isinstance(submit, Submit) and len(submit.requests) == 3
+        assert submit.requests[0].prompt_text == "q q" and submit.requests[0].params.max_tokens == 9
+        await here.press("escape")
+        await here.press("I")
+        assert len(here.host.posted[-1].requests) == 3
+        await here.run(3)
+        assert len(here.live.history.live.requests) == 6
+
+
+async def test_the_open_form_moves_to_a_window_and_keeps_its_values():
+    async with driven(WIDE) as here:
+        await here.press("i", "X")
+        await here.resize(*SMALL)
+        await here.run(0)
+        assert isinstance(here.app.screen, FormScreen)
+        assert here.app.screen.query_one("#inject-prompt", Input).value.endswith("X")
+        await here.press("tab", "tab", "escape")
+        assert here.app.screen is here.live
+
+
+async def test_pasted_lines_are_kept():
+    from textual.events import Paste
+
+    async with driven(SMALL, ScriptedHost(), steps=0) as here:
+        await here.press("i")
+        field = here.app.screen.query_one("#inject-prompt", Input)
+        field.value = ""
+        field.post_message(Paste("one\ntwo\x1b[31m[red]"))
+        await here.pilot.pause()
+        await here.press("enter")
+        assert here.host.posted[-1].requests[0].prompt_text == "one\ntwo␛[31m[red]"
+
+
+@sizes
+async def test_looking_back_and_returning(size):
+    async with driven(size, steps=120) as here:
+        live = here.live
+        await here.press("comma")
+        assert live.cursor == 119 and "viewing 119 (1 behind live)" in here.lines()[0]
+        await here.press("less_than_sign", "comma")
+        assert live.cursor == 108 and live.scene.view.step == 108
+        assert "step 108:" in here.text()
+        await here.run(10)
+        assert live.cursor == 108 and live.history.last_step == 130
+        await here.press("full_stop", "greater_than_sign")
+        assert live.cursor == 119
+        await here.press("home")
+        assert live.cursor == 1
+        await here.press("end")
+        assert live.cursor is None and "viewing" not in here.lines()[0]
+        await here.press("left_parenthesis")
+        first = live.cursor
+        assert live.history.record_at(first).preempted
+        await here.press("left_parenthesis")
+        assert live.cursor < first
+        await here.press("right_parenthesis")
+        assert live.cursor == first
+        await here.press("t", "4", "2", "enter")
+        assert live.cursor == 42
+        await here.press("t", "x", "enter")
+        assert live.cursor == 42 and "not a step number" in here.text()
+        await here.press("t", "escape", "escape")
+        assert live.cursor is None
+        await here.press("comma", "n")
+        assert live.cursor is None
+
+
+async def test_filters_of_rows_and_events():
+    async with driven(WIDE) as here:
+        await here.press("slash")
+        assert isinstance(here.app.screen, AskScreen)
+        await here.press(*"carol", "enter")
+        view = here.live.scene.view
+        assert here.live.scene.ids and all(view.requests[id].client == "carol" for id in here.live.scene.ids)
+        assert "filter" in here.text()
+        await here.press("escape")
+        assert len(here.live.scene.ids) > 5
+        await here.press("f")
+        assert here.live.query_one(Events).note() == "f: preemptions"
+
+
+async def test_zoom_help_palette_and_modes():
+    async with driven(WIDE) as here:
+        await here.press("z")
+        assert list(here.live.board.arrangement().boxes) == ["header", "footer", "status", "scrubber", "timeline"]
+        await here.press("tab")
+        assert here.live.board.zoomed == "budget"
+        await here.press("escape")
+        assert here.live.board.zoomed == ""
+        for name in ("timeline", "knobs", "queues", "budget", "latency", "kv", "events"):
+            here.live.focus_panel(name)
+            await here.press("question_mark")
+            assert isinstance(here.app.screen, HelpScreen) and here.app.screen.text
+            await here.press("escape")
+        await here.press("m", "m")
+        assert here.live.query_one(KvMap).mode == "cached"
+        await here.press("x", "x")
+        assert here.live.scene.per_column == 4 and "1 col = 4 steps" in here.text()
+        await here.press("ctrl+p")
+        assert isinstance(here.app.screen, CommandPalette)
+        await here.pilot.press(*"pause")
+        await here.pilot.pause(0.3)
+        await here.pilot.press("enter")
+        for _ in range(50):
+            await here.pilot.pause(0.02)
+            if Pause() in here.host.posted:
+                break
+        assert Pause() in here.host.posted
+
+
+async def test_glyph_modes_go_round_and_mono_has_no_colour():
+    async with driven(WIDE) as here:
+        await here.press("g")
+        assert here.app.mode is Mode.MONO
+        styles = {segment.style for strip in here.app.screen._compositor.render_strips() for segment in strip}
+        assert all(
+            s is None or ((s.color is None or s.color.is_default) and (s.bgcolor is None or s.bgcolor.is_default))
+            for s in styles
+        )
+        await here.press("g")
+        assert here.app.mode is Mode.ASCII and here.text().isascii()
+        await here.press("g")
+        assert here.app.mode is Mode.COLOUR
+
+
+async def test_no_color_of_the_environment(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with driven(WIDE) as here:
+        for _ in range(3):
+            assert not here.colours()
+            await here.press("g")
+            assert here.app.mode is not Mode.COLOUR
+
+
+async def test_a_screenshot_is_saved_where_told(tmp_path):
+    async with driven(WIDE, screenshots=tmp_path / "new") as here:
+        await here.press("s")
+        (path,) = (tmp_path / "new").iterdir()
+        assert path.suffix == ".svg" and "Batch" in path.read_text() and "screenshot saved" in here.text()
+    (tmp_path / "file").write_text("")
+    async with driven(WIDE, screenshots=tmp_path / "file") as here:
+        await here.press("s")
+        assert "no screenshot" in here.text()
+
+
+# ---- mouse ----------------------------------------------------------------------------------------
+
+
+async def test_clicks_on_rows_blocks_tabs_and_keys():
+    async with driven(SMALL) as here:
+        await here.pilot.click(Timeline, offset=(5, 2))
+        await here.run(0)
+        assert here.live.selected == here.live.timeline.shown[1]
+        await here.pilot.click("#tabs", offset=(8, 0))
+        await here.run(0)
+        assert here.live.board.tab == "queues"
+        await here.pilot.click("#tabs", offset=(2, 0))
+        await here.run(0)
+        await here.pilot.click("#kv", offset=(7, 1))
+        await here.run(0)
+        assert "block 3:" in here.text()
+        await here.pilot.click("#footer", offset=(2, 0))
+        await here.run(0)
+        assert Pause() in here.host.posted
+        await here.pilot.click("#scrubber", offset=(20, 0))
+        await here.run(0)
+        assert here.live.cursor is not None
+        await here.pilot.click("#knobs") if here.live.knobs.showing else None
+
+
+async def test_the_block_cursor_moves():
+    async with driven(WIDE) as here:
+        here.live.focus_panel("kv")
+        await here.press("right", "right", "down", "left", "up")
+        assert here.live.query_one(KvMap).cursor is not None and "block " in here.text()
+        await here.press("escape")
+        assert here.live.query_one(KvMap).cursor is None
+
+
+# ---- texts of others ------------------------------------------------------------------------------
+
+
+@sizes
+async def test_texts_that_try_to_act_are_shown_and_do_nothing(size):
+    host = ScriptedHost(pieces=NASTY)
+    for n, text in enumerate(NASTY[:6]):
+        host.submit(f"id{text}", 10 + n, 40, client=text, prompt_text=text * 3)
+    async with driven(size, host, steps=50) as here:
+        for keys in (
+            (),
+            ("down", "enter"),
+            ("end",),
+            ("escape", "tab"),
+            ("tab",),
+            ("tab",),
+            ("slash", *"[/]", "enter"),
+        ):
+            await here.press(*keys)
+            assert harmless(here.text().replace("\n", ""))
+        assert all(sum(1 for _ in line) <= size[0] for line in here.lines())
+        here.host.post(SetKnob("no[/]such\x1b[2J", 1))
+        await here.run(1)
+        assert harmless(here.text().replace("\n", ""))
+
+
+@sizes
+async def test_nasty_texts_typed_into_every_field(size):
+    async with driven(size, ScriptedHost(), steps=0) as here:
+        await here.press("i")
+        form = here.app.screen.query_one(InjectForm)
+        for text in NASTY[:: 2 if size == WIDE else -2]:
+            text = text.replace("\ud800", "")
+            for field in form.query(Input):
+                field.value = text
+            await here.pilot.pause()
+            await here.press("enter")
+            assert harmless(here.text().replace("\n", "")), ascii(text)
+        form.query_one("#inject-prompt", Input).value = "x" * 100_000
+        await here.pilot.pause()
+        await here.press("escape")
+
+
+# ---- beginning and end ----------------------------------------------------------------------------
+
+
+async def test_the_first_picture_comes_before_the_model():
+    go = threading.Event()
+
+    def load(progress):
+        progress("reading [weights]", 3, 10)
+        go.wait(5)
+        return Session(busy_host(), encode)
+
+    app = WorkbenchApp(load, Options(fps=0))
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.pause(0.2)
+        assert isinstance(app.screen, LoadingScreen)
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "reading [weights]" in text and "3/10" in text and "█" in text
+        go.set()
+        await live_screen(app, pilot)
+
+
+@pytest.mark.parametrize(("error", "code"), [(ModelError("no [such] model"), 2), (RuntimeError("[/] oops"), 1)])
+async def test_a_failed_load_ends_with_its_message(error, code, capfd):
+    def load(progress):
+        raise error
+
+    app = WorkbenchApp(load, Options(fps=0))
+    async with app.run_test(size=SMALL) as pilot:
+        for _ in range(100):
+            if app.return_code is not None:
+                break
+            await pilot.pause(0.02)
+    assert app.return_code == code
+    assert str(error) in capfd.readouterr().err
+
+
+async def test_quit_while_loading():
+    app = WorkbenchApp(lambda progress: time.sleep(30), Options(fps=0))
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.press("q")
+        begun = time.monotonic()
+    assert app.return_code == 0 and time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
+async def test_quit_ends_within_two_seconds_though_the_engine_hangs(key):
+    host = busy_host()
+    host.stuck = 60.0
+    begun = 0.0
+    async with driven(WIDE, host) as here:
+        begun = time.monotonic()
+        await here.pilot.press(key)
+    here.app.stopping.join(1.5)
+    assert host.stopped and time.monotonic() - begun < 2.0 and here.app.return_code == 0
+
+
+async def test_a_fault_shows_its_traceback_over_the_screen():
+    async with driven(WIDE) as here:
+        here.host.fault("Traceback (most recent call last):\n  File [x]\nZeroDivisionError: [/] \x1b[2J")
+        await here.run(0)
+        assert isinstance(here.app.screen, FaultScreen)
+        assert "ZeroDivisionError: [/] ␛[2J" in here.text()
+        await here.press("escape")
+        assert "FAULT" in here.lines()[0] and "Batch timeline" in here.text()
+        await here.pilot.press("q")
+    assert here.app.return_code == 1
+
+
+async def test_a_workload_is_submitted_once_the_screen_is_there():
+    from tests.workbench.scripted import traffic
+
+    host = ScriptedHost()
+    app = WorkbenchApp(lambda progress: Session(host, encode, tuple(traffic(3))), Options(fps=0, pace=5))
+    async with app.run_test(size=SMALL) as pilot:
+        live = await live_screen(app, pilot)
+        host.advance(5)
+        live.tick()
+        assert host.posted[0] == SetPace(5) and len(live.history.live.requests) >= 1
+
+
+async def test_frames_by_the_clock_and_a_slower_rate_when_they_cost_too_much():
+    host = busy_host(by_itself=True, step_seconds=0.02)
+    app = WorkbenchApp(lambda progress: Session(host, encode), Options(fps=15))
+    async with app.run_test(size=SMALL) as pilot:
+        live = await live_screen(app, pilot)
+        for _ in range(100):
+            await pilot.pause(0.02)
+            if live.history.last_step > 5:
+                break
+        assert live.history.last_step > 5
+        live._frames, live.frame_ms = 100, 500.0
+        live._measure(time.monotonic())
+        assert live.fps == 8
+        live._frames, live.frame_ms = 100, 1.0
+        live._cpu = time.thread_time()
+        live._measure(time.monotonic())
+        assert live.fps == 15
+
+
+def test_the_footer_has_at_most_eight_entries_on_a_small_screen():
+    assert len(LIVE) == 8 and sum(len(key) + len(word) + 3 for key, word, _ in LIVE) <= 80
+    assert sum(len(key) + len(word) + 3 for key, word, _ in WIDE_FOOTER) <= 120
+
+
+def test_every_action_of_the_footer_and_the_keys_exists():
+    actions = {action for _, _, action in (*LIVE, *WIDE_FOOTER)} | {key.action for key in KEYS}
+    for action in actions:
+        name = action.partition("(")[0]
+        target = WorkbenchApp if name.startswith("app.") else LiveScreen
+        assert hasattr(target, "action_" + name.removeprefix("app.")), action
