@@ -81,7 +81,7 @@ def build_engine(
         parameters=decoder.num_parameters,
         notes=config.notes,
     )
-    return Built(Engine(config, executor, tokenizer, clock), info, tokenizer)
+    return Built(Engine(config, executor, tokenizer, clock, shape.vocab_size), info, tokenizer)
 
 
 def _device(name: str) -> torch.device:

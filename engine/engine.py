@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import heapq
 import os
+from collections.abc import Sequence
 from itertools import count, islice
 
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.executors.base import Executor
+from engine.executors.base import Executor, Sampled
 from engine.output import Output
 from engine.records import (
     WAITING_HEAD,
@@ -39,7 +40,15 @@ from engine.tokenizer import Tokenizer
 class Engine:
     """Scheduler, executor and text of all requests, advanced one iteration at a time."""
 
-    def __init__(self, config: EngineConfig, executor: Executor, tokenizer: Tokenizer, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        executor: Executor,
+        tokenizer: Tokenizer,
+        clock: Clock,
+        vocab_size: int | None = None,
+    ) -> None:
+        """`vocab_size`: the model's, where it can differ from the tokenizer's."""
         self.scheduler = Scheduler(config)
         self.executor = executor
         self.tokenizer = tokenizer
@@ -49,8 +58,11 @@ class Engine:
         self.seq = 0
         self.step_count = 0
         self.knob_version = 0
-        self._planned: list[tuple[float, int, Request]] = []
-        self._planned_ids: set[str] = set()
+        self._vocabulary = min(tokenizer.vocab_size, vocab_size or tokenizer.vocab_size)
+        """Ids below this are known to tokenizer and model alike."""
+        self._planned: dict[str, Request] = {}
+        self._arrivals: list[tuple[float, int, Request]] = []
+        """The planned requests as a heap; those aborted meanwhile are still in it (see `_first_planned`)."""
         self._order = count()
         self._outputs: dict[str, Output] = {}
         self._check = os.environ.get("WORKBENCH_CHECK") == "1"
@@ -58,7 +70,7 @@ class Engine:
         # What happened since the last record.
         self._arrived: list[Arrived] = []
         self._rejected: list[Rejected] = []
-        self._aborted: list[Finished] = []
+        self._aborted: dict[str, Finished] = {}
         self._knobs: list[KnobChange] = []
         self._notices: list[str] = []
 
@@ -75,30 +87,27 @@ class Engine:
         if request.arrival is None:
             request.arrival = now
         reason = None
-        if request.id in self.scheduler.requests or request.id in self._planned_ids:
+        if request.id in self._outputs or request.id in self._planned or request.id in self._aborted:
             reason = f"a request with id {request.id!r} is already here"
         else:
             reason = self._refusal(request)
         if reason is not None:
             self._rejected.append(Rejected(request.id, request.client, reason))
         elif request.arrival > now:
-            heapq.heappush(self._planned, (request.arrival, next(self._order), request))
-            self._planned_ids.add(request.id)
+            heapq.heappush(self._arrivals, (request.arrival, next(self._order), request))
+            self._planned[request.id] = request
         else:
             self._admit(request)
 
     def abort(self, id: str, detail: str = "aborted") -> None:
         """End a request wherever it is; unknown and finished ids are ignored."""
-        if id in self._planned_ids:
-            self._planned_ids.discard(id)
-            request = next(request for _, _, request in self._planned if request.id == id)
-            self._planned = [entry for entry in self._planned if entry[2].id != id]
-            heapq.heapify(self._planned)
-            self._admit(request)  # so that its end has a beginning in the records
-        request_or_none = self.scheduler.abort(id)
-        if request_or_none is not None:
+        planned = self._planned.pop(id, None)
+        if planned is not None:
+            self._admit(planned)  # so that its end has a beginning in the records
+        request = self.scheduler.abort(id)
+        if request is not None:
             self.executor.release(id)
-            self._aborted.append(self._finish(request_or_none, FinishReason.ABORT, detail))
+            self._aborted[id] = self._finish(request, FinishReason.ABORT, detail)
 
     def set_knob(self, name: str, value: object) -> None:
         """Change a live knob; ConfigError, and nothing changed, when it cannot be."""
@@ -125,7 +134,8 @@ class Engine:
 
     def next_arrival(self) -> float | None:
         """When the next planned request arrives, on the engine's clock."""
-        return self._planned[0][0] if self._planned else None
+        first = self._first_planned()
+        return first.arrival if first is not None else None
 
     # ---- one iteration ----------------------------------------------------------------------------
 
@@ -150,7 +160,8 @@ class Engine:
         scheduled = plan.records()
         limit = plan.limit
         decided = self.clock.now()
-        sampled = self.executor.execute(plan)
+        # A lone request that preempted itself leaves nothing to run.
+        sampled = self.executor.execute(plan) if plan.items else Sampled([], 0.0, 0.0, 0.0)
         executed = self.clock.now()
 
         tokens: list[Token] = []
@@ -197,7 +208,7 @@ class Engine:
             scheduled=scheduled,
             preempted=tuple(plan.preempted),
             tokens=tokens,
-            finished=(*self._aborted, *finished),
+            finished=(*self._aborted.values(), *finished),
             running=tuple([request.id for request in scheduler.running]),
             waiting=tuple([request.id for request in islice(scheduler.waiting, WAITING_HEAD)]),
             num_waiting=len(scheduler.waiting),
@@ -216,46 +227,40 @@ class Engine:
         )
         self.seq += 1
         self._shown_control = (self.paused, self.pace, len(self._planned))
-        for pending in (self._arrived, self._rejected, self._aborted, self._knobs, self._notices):
+        self._aborted.clear()
+        for pending in (self._arrived, self._rejected, self._knobs, self._notices):
             pending.clear()
         if self._check:
             scheduler.pool.check({id: request.block_table for id, request in scheduler.requests.items()})
         return record
 
-    def fault_record(self, trace: str) -> Iteration:
-        """The last record of an engine that failed: every request still alive ends with an error."""
+    def fault_record(self, trace: str, unread: Sequence[Request] = ()) -> Iteration:
+        """The last record of an engine that failed.
+
+        Every request still alive ends with an error; the planned ones, and `unread` ones that never got here, are
+        rejected.
+        """
         scheduler, now = self.scheduler, self.clock.now()
-        requests = [*scheduler.requests.values(), *(request for _, _, request in self._planned)]
         ended = [
-            Finished(
-                request.id,
-                request.client,
-                FinishReason.ERROR,
-                "the engine failed",
-                "",
-                request.num_prompt,
-                request.num_output,
-                request.arrival or now,
-                request.cached_tokens,
-                request.num_preemptions,
-                request.recomputed_tokens,
-            )
-            for request in requests
-            if request.id in self._outputs
+            self._finished(output.request, FinishReason.ERROR, "the engine failed", "")
+            for output in self._outputs.values()
         ]
+        lost = [Rejected(r.id, r.client, "the engine failed") for r in (*self._planned.values(), *unread)]
         return Iteration(
             seq=self.seq,
             step=self.step_count,
             t_start=now,
             t_end=now,
+            knobs=tuple(self._knobs),
             arrived=tuple(self._arrived),
-            rejected=tuple(self._rejected),
-            finished=(*self._aborted, *ended),
+            rejected=(*self._rejected, *lost),
+            finished=(*self._aborted.values(), *ended),
             free_blocks=scheduler.pool.num_free,
             free_blocks_mid=scheduler.pool.num_free,
             knob_version=self.knob_version,
             paused=True,
             pace=self.pace,
+            notices=tuple(self._notices),
             fault=trace,
         )
 
@@ -266,16 +271,26 @@ class Engine:
     # ---- the life of a request --------------------------------------------------------------------
 
     def _refusal(self, request: Request) -> str | None:
-        vocabulary = self.tokenizer.vocab_size
+        vocabulary = self._vocabulary
         if any(not 0 <= token < vocabulary for token in request.token_ids):
             return f"the prompt has token ids outside the vocabulary (0 to {vocabulary - 1})"
         return self.scheduler.refusal(request)
 
     def _take_arrivals(self, now: float) -> None:
-        while self._planned and self._planned[0][0] <= now:
-            request = heapq.heappop(self._planned)[2]
-            self._planned_ids.discard(request.id)
+        while (request := self._first_planned()) is not None and request.arrival is not None:
+            if request.arrival > now:
+                return
+            del self._planned[request.id]
             self._admit(request)
+
+    def _first_planned(self) -> Request | None:
+        """The next planned request to arrive."""
+        while self._arrivals:
+            request = self._arrivals[0][2]
+            if self._planned.get(request.id) is request:
+                return request
+            heapq.heappop(self._arrivals)
+        return None
 
     def _admit(self, request: Request) -> None:
         self.scheduler.add(request)
@@ -297,12 +312,15 @@ class Engine:
     def _finish(self, request: Request, reason: FinishReason, detail: str = "") -> Finished:
         output = self._outputs.pop(request.id)
         tail, reason = output.finish(reason)
+        return self._finished(request, reason, detail or output.detail, tail)
+
+    def _finished(self, request: Request, reason: FinishReason, detail: str, tail: str) -> Finished:
         assert request.arrival is not None
         return Finished(
             request.id,
             request.client,
             reason,
-            detail or output.detail,
+            detail,
             tail,
             request.num_prompt,
             request.num_output,

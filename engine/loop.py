@@ -16,7 +16,10 @@ from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, Se
 from engine.engine import Engine
 from engine.host import EngineInfo
 from engine.records import Iteration
+from engine.request import Request
 
+LONGEST_WAIT_S = 3600.0
+"""No single wait is longer: the standard library's timers overflow at a few centuries."""
 STALLED_S = 0.05
 """How long to wait for a command when requests wait but nothing could be scheduled."""
 
@@ -71,7 +74,19 @@ class EngineThread:
         try:
             self._run()
         except BaseException:
-            self._records.append(self._engine.fault_record(traceback.format_exc()))
+            trace = traceback.format_exc()
+            self._records.append(self._engine.fault_record(trace, self._unread()))
+
+    def _unread(self) -> list[Request]:
+        """Requests posted but not yet looked at."""
+        requests: list[Request] = []
+        while True:
+            try:
+                command = self._inbox.get_nowait()
+            except queue.Empty:
+                return requests
+            if isinstance(command, Submit):
+                requests += command.requests
 
     def _run(self) -> None:
         engine = self._engine
@@ -107,7 +122,7 @@ class EngineThread:
             times.append(arrival - engine.clock.now())
         if not engine.paused and engine.scheduler.requests:
             times.append(STALLED_S if runnable else pace_wait)
-        return max(0.0, min(times)) if times else None
+        return max(0.0, min(*times, LONGEST_WAIT_S)) if times else None
 
     def _wait(self, timeout: float | None) -> None:
         try:

@@ -15,6 +15,7 @@ class Output:
     """Fed one token at a time by the engine thread."""
 
     def __init__(self, request: Request, detokenizer: Detokenizer, eos_ids: frozenset[int]) -> None:
+        self.request = request
         params = request.params
         self._detokenizer = detokenizer
         self._stops = StopStrings(params.stop) if params.stop else None

@@ -178,7 +178,7 @@ class Scheduler:
         """Append the sampled tokens (one per plan item, None where it did not sample) and free what finished.
 
         `ends(request, token)` is asked once the token is appended. A negative token stands for a row that could
-        not be sampled; it is not appended, and `ends` must name the reason.
+        not be sampled; it is not appended, its blocks leave the prefix cache, and `ends` must name the reason.
         """
         finished: list[tuple[Request, FinishReason]] = []
         for item, token in zip(plan.items, sampled, strict=True):
@@ -188,6 +188,10 @@ class Scheduler:
             if token >= 0:
                 request.token_ids.append(token)
             reason = ends(request, token)
+            if token < 0:
+                # Its K/V may be no numbers either: nobody else shall be served from them.
+                for block in request.block_table[: request.num_registered]:
+                    self.pool.forget(block)
             if reason is not None:
                 self.pool.release(request.block_table, request.id)
                 request.block_table = []

@@ -200,6 +200,8 @@ class EngineView:
         return self
 
     def _arrive(self, arrived: Arrived, step: int) -> None:
+        if self.requests.pop(arrived.id, None) is not None:  # an id used again after its end
+            self._done.remove(arrived.id)
         self.requests[arrived.id] = RequestView(*arrived, arrived_step=step)
         self._waiting[arrived.id] = None
 

@@ -22,7 +22,7 @@ class Sampled(NamedTuple):
 
 class Executor(Protocol):
     def execute(self, plan: Plan) -> Sampled:
-        """Run exactly what the plan says and leave the K/V in its blocks."""
+        """Run exactly what the plan says (one item or more) and leave the K/V in its blocks."""
         ...
 
     def release(self, id: str) -> None:
