@@ -19,7 +19,8 @@ help: ## list the targets
 	@echo
 	@echo "  make run ARGS='--model tiny --max-num-seqs 4'   passes options to workbench run"
 
-run: .venv/.runtime model ## the live screen, from nothing: environment, default model, workbench run
+# Another model named in ARGS needs no default one (and `tiny` no network).
+run: .venv/.runtime $(if $(findstring --model,$(ARGS)),,model) ## the live screen, from nothing: environment, default model, workbench run
 	@$(PY) -m workbench run $(ARGS)
 
 test: .venv/.dev model lint ## linters, types, import rules and all tests (needs no GPU)
