@@ -20,6 +20,7 @@ from engine.request import Request
 
 LONGEST_WAIT_S = 3600.0
 """No single wait is longer: the standard library's timers overflow at a few centuries."""
+THREAD_NAME = "engine"
 STALLED_S = 0.05
 """How long to wait for a command when requests wait but nothing could be scheduled."""
 
@@ -35,7 +36,7 @@ class EngineThread:
         self._stopping = False
         self._steps_left: int | None = None
         self._not_before = 0.0
-        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._main, name=THREAD_NAME, daemon=True)
 
     @property
     def info(self) -> EngineInfo:

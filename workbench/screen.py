@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Callable
 
+from engine.loop import THREAD_NAME as ENGINE_THREAD
 from traces.workload import Workload
 from workbench.log import log_path
 from workbench.model.session import Session
@@ -41,4 +45,9 @@ def run_screen(
         raise failed[0]
     if code:
         error(f"ended with a fault; what is known about it is in {log_path()}")
+    if any(thread.name == ENGINE_THREAD and thread.is_alive() for thread in threading.enumerate()):
+        # Still inside an operation that cannot be interrupted: an orderly end of the interpreter would abort there.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     return code

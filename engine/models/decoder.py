@@ -52,7 +52,7 @@ class Decoder:
         q_size, kv_size, dim = config.q_size, config.kv_size, config.head_dim
         count = ids.shape[0]
         cos, sin = self._cos[batch.positions], self._sin[batch.positions]
-        plan = api.plan_attention(batch, config.num_heads // config.num_kv_heads, self.dtype)
+        plan = api.plan_attention(batch, kv.k[0], config.num_heads // config.num_kv_heads, self.dtype)
         x = self.embed[ids]
         for index, layer in enumerate(self.layers):
             k_cache, v_cache = kv.k[index], kv.v[index]

@@ -1,6 +1,6 @@
 """Paged attention with batched torch operations, on any device.
 
-Sequences with one new token are grouped by context length, rounded up to a power of two, and each group is one
+Sequences with one new token are grouped by context length, rounded up (`_padded`), and each group is one
 gather and two batched products; a sequence with more new tokens is one call of torch's fused attention. How the
 batch falls into groups is worked out once an iteration (`plan`), not once a layer.
 
@@ -30,7 +30,7 @@ class _Decodes:
     rows: torch.Tensor
     """[G] int64: packed token index of each sequence."""
     blocks: torch.Tensor
-    """[G * padded blocks] int64."""
+    """[kv_heads * G * padded blocks] int64, see `_flat`."""
     bias: torch.Tensor
     """[G, 1, padded tokens] float32: 0 on known tokens, -inf beyond."""
     stale: torch.Tensor
@@ -54,28 +54,37 @@ class AttentionPlan:
     chunks: list[_Chunk]
 
 
-def plan(batch: PagedBatch, groups: int, dtype: torch.dtype) -> AttentionPlan:
-    """Sort the sequences of a batch into decode groups and chunks. `groups` = query heads a KV head."""
+def plan(batch: PagedBatch, k_cache: torch.Tensor, groups: int, dtype: torch.dtype) -> AttentionPlan:
+    """Sort the sequences of a batch into decode groups and chunks.
+
+    `k_cache` is any layer's (only its shape matters); `groups` = query heads a KV head.
+    """
     size, device = batch.block_size, batch.tables.device
     by_length: dict[int, list[int]] = {}
     chunks = []
     for b, start in enumerate(batch.starts):
         first, last = batch.offsets[b], batch.offsets[b + 1]
         if last - first == 1:
-            tokens = max(SHORTEST, 1 << start.bit_length())  # the power of two above start, so >= start + 1
-            by_length.setdefault(-(-tokens // size), []).append(b)
+            by_length.setdefault(-(-_padded(start + 1) // size), []).append(b)
             continue
         used = -(-(start + last - first) // size)
         columns = torch.arange(used * size, device=device)
         rows = torch.arange(start, start + last - first, device=device)
         bias = torch.zeros(len(rows), len(columns), dtype=dtype, device=device)
         bias.masked_fill_(columns[None, :] > rows[:, None], float("-inf"))
-        chunks.append(_Chunk(first, last, batch.tables[b, :used], bias.repeat(groups, 1), start + last - first))
-    decodes = [_plan_decodes(batch, members, count) for count, members in sorted(by_length.items())]
+        blocks = _flat(batch.tables[b, :used], k_cache)
+        chunks.append(_Chunk(first, last, blocks, bias.repeat(groups, 1), start + last - first))
+    decodes = [_plan_decodes(batch, k_cache, members, count) for count, members in sorted(by_length.items())]
     return AttentionPlan(decodes, chunks)
 
 
-def _plan_decodes(batch: PagedBatch, members: list[int], count: int) -> _Decodes:
+def _padded(known: int) -> int:
+    """Context length of the group for `known` tokens: 64, 96, 128, 192, 256, 384 ...: at most half is padding."""
+    power = 1 << (known - 1).bit_length()
+    return max(SHORTEST, power * 3 // 4 if known <= power * 3 // 4 else power)
+
+
+def _plan_decodes(batch: PagedBatch, k_cache: torch.Tensor, members: list[int], count: int) -> _Decodes:
     """The sequences `members`, all padded to `count` blocks."""
     size, device = batch.block_size, batch.tables.device
     known = torch.tensor([batch.starts[b] + 1 for b in members])[:, None]
@@ -90,7 +99,7 @@ def _plan_decodes(batch: PagedBatch, members: list[int], count: int) -> _Decodes
     inside = torch.arange(width)[None, :] < used
     tables[:, :width] = torch.where(inside.to(device), own[:, :width], own[:, :1])
     rows = torch.tensor([batch.offsets[b] for b in members], device=device)
-    return _Decodes(rows, tables.flatten(), bias.to(device), stale.to(device))
+    return _Decodes(rows, _flat(tables.flatten(), k_cache), bias.to(device), stale.to(device))
 
 
 def attention(
@@ -105,10 +114,16 @@ def attention(
     return out
 
 
-def _gather(cache: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
-    """[kv_heads, len(blocks), block_size * head_dim] of the named blocks."""
+def _flat(blocks: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+    """Blocks of every KV head, as rows of a cache seen as [kv_heads * num_blocks, block]: gathering rows is fastest."""
+    kv_heads, num_blocks = cache.shape[:2]
+    return (torch.arange(kv_heads, device=blocks.device)[:, None] * num_blocks + blocks).flatten()
+
+
+def _gather(cache: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """[len(rows), block_size * head_dim] of the named rows, head after head."""
     kv_heads, num_blocks, size, dim = cache.shape
-    return cache.view(kv_heads, num_blocks, size * dim).index_select(1, blocks)
+    return cache.view(kv_heads * num_blocks, size * dim).index_select(0, rows)
 
 
 def _decode(

@@ -71,7 +71,7 @@ def make_case(
 
 
 def attend(case: Case) -> torch.Tensor:
-    plan = api.plan_attention(case.batch, case.q.shape[1] // case.k.shape[0], case.q.dtype)
+    plan = api.plan_attention(case.batch, case.k, case.q.shape[1] // case.k.shape[0], case.q.dtype)
     return api.attention(case.q, case.k, case.v, plan, case.q.shape[2] ** -0.5)
 
 

@@ -1,7 +1,7 @@
 """The live screen: takes the engine's records at a steady rate and shows them; turns keys into commands.
 
 The engine is never waited for: `tick` drains what is there, folds it into the history, and hands a scene of plain
-data to the panels, which repaint what differs. When a frame costs too much the rate is halved.
+data to the panels, which repaint what differs. The rate of frames falls by itself with what a frame costs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ MOST_RECORDS = 500
 """In one frame; the rest stays with the host for the next."""
 FASTEST = 15
 SLOWEST = 4
-HEAVY_MS, LIGHT_MS = 12.0, 10.0
+SHARE = 0.06
+"""Of one core: what frames may cost. The engine loses about this share too, since both need the interpreter."""
 WARM_UP = 10
 """Frames before the cost counts: the first ones build every style."""
 STEPS_A_SECOND = 30.0
@@ -82,6 +83,7 @@ class LiveScreen(Actions, Screen[None]):
         self._frames = 0
         self._notice_until = 0.0
         self._dirty = True
+        self._answering = False
         self._changed: set[int] | None = None
         self._fault_shown = False
         self.init_actions()
@@ -167,10 +169,9 @@ class LiveScreen(Actions, Screen[None]):
             self._cost = f"UI {self.frame_ms:.1f}ms {self.fps}fps"
         if self._frames < 2 * WARM_UP:
             return
-        if self.frame_ms > HEAVY_MS and self.fps > SLOWEST:
-            self._set_fps(max(SLOWEST, -(-self.fps // 2)))
-        elif self.frame_ms < LIGHT_MS and self.fps < self.most_fps:
-            self._set_fps(min(self.most_fps, self.fps * 2))
+        allowed = max(SLOWEST, min(self.most_fps, int(1000 * SHARE / max(self.frame_ms, 0.1))))
+        if not 0.85 * self.fps < allowed < 1.25 * self.fps:
+            self._set_fps(allowed)
 
     def _set_fps(self, fps: int) -> None:
         self.fps, self._frames, self.frame_ms = fps, 0, 0.0

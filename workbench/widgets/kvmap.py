@@ -16,9 +16,6 @@ from workbench.text import fit
 from workbench.widgets.panel import Line, Panel, Scene, Span
 
 MODES = ("owner", "refcount", "cached")
-INCREMENTAL_ABOVE = 2048
-"""Blocks: below this, all cells are made anew for each frame (0.5 ms)."""
-
 Cell = tuple[str, Style]
 
 
@@ -74,7 +71,7 @@ class KvMap(Panel):
         key = (per_cell, self.mode, self.look, view.num_blocks)
         written = written_blocks(view)
         count = -(-view.num_blocks // per_cell)
-        if key == self._key and not self._stale and scene.changed is not None and view.num_blocks > INCREMENTAL_ABOVE:
+        if key == self._key and not self._stale and scene.changed is not None:
             cells = {block // per_cell for block in scene.changed | written | self._written}
         else:
             cells = set(range(count))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.style import Style
 from textual.geometry import Region
@@ -178,7 +178,7 @@ class Panel(Widget, can_focus=True):
 
     # ---- scrolling --------------------------------------------------------------------------------
 
-    def scrolled(self, lines: list[Line], height: int) -> list[Line]:
+    def scrolled(self, lines: list[Any], height: int) -> list[Any]:
         """The lines from `top` on; the last one tells how many are below."""
         self.top = max(0, min(self.top, len(lines) - height))
         shown = lines[self.top : self.top + height]

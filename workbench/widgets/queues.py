@@ -44,22 +44,31 @@ class Queues(Panel):
         view, look = scene.view, self.look
         limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
         running = [self._run_spans(scene, id) for id in view.running]
-        ids = view.waiting_ids(max(64, 2 * height + self.top))
-        waiting = [self._wait_spans(scene, id) for id in ids]
+        ids = view.waiting_ids(max(width, height + self.top + 1))
+        waiting = [self._wait_spans(scene, id) for id in ids[:width]]
         lines = [
             self._list("run  ", running, f"{len(view.running)}/{limit}", width),
             self._list("wait ", waiting, str(view.num_waiting), width),
         ]
-        for n, id in enumerate(ids):
-            lines += self._why(scene, id, width, full=n == 0)
+        if height <= 2:
+            return lines[:height]
+        below: list[Line | str] = []
+        if ids:
+            below += self._why(scene, ids[0], width, full=True)
+            below += ids[1:]  # put into words only if they are seen
+            below += [""] * (view.num_waiting - len(ids))
         for id in view.running:
             reason = view.requests[id].reason
             if reason is not None:
                 letter = scene.history.letters.of(id)
-                lines.append(((letter, look.owner(letter)), (f" no tokens: {WORDS[reason]}", look.text)))
+                below.append(((letter, look.owner(letter)), (f" no tokens: {WORDS[reason]}", look.text)))
         if not ids and not view.running:
-            lines.append((("nothing to do", look.muted),))
-        return lines[:2] + self.scrolled(lines[2:], height - 2) if height > 2 else lines[:height]
+            below.append((("nothing to do", look.muted),))
+        for line in self.scrolled(below, height - 2):
+            if isinstance(line, str):
+                line = self._why(scene, line, width, full=False)[0] if line else ()
+            lines.append(line)
+        return lines
 
     def _run_spans(self, scene: Scene, id: str) -> list[Span]:
         look = self.look
