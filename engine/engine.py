@@ -19,6 +19,7 @@ from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.executors.base import Executor, Sampled
 from engine.output import Output
+from engine.plan import Plan
 from engine.records import (
     WAITING_HEAD,
     Arrived,
@@ -33,7 +34,7 @@ from engine.records import (
 )
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
-from engine.scheduler import Plan, Scheduler
+from engine.scheduler import Scheduler
 from engine.tokenizer import Tokenizer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from engine.scheduler import Plan
+from engine.plan import Plan
 
 UNSAMPLED = -1
 """In place of a token where the model's logits were not finite."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.scheduler import PlanItem
+from engine.plan import PlanItem
 
 IntArray = npt.NDArray[np.int64]
 

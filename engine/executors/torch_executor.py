@@ -13,8 +13,8 @@ from engine.config import EngineConfig
 from engine.executors.base import Sampled
 from engine.executors.rows import BatchRows
 from engine.models.decoder import Decoder
+from engine.plan import Plan
 from engine.sampler import Draw, sample, seed_of
-from engine.scheduler import Plan
 from kernels.api import PagedBatch, PagedKV
 
 

@@ -10,7 +10,7 @@ from engine.clock import Clock, ManualClock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.executors.base import UNSAMPLED, Sampled
-from engine.scheduler import Plan
+from engine.plan import Plan
 from engine.tokenizer import Tokenizer
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.executors.rows import BatchRows
+from engine.plan import PlanItem
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
-from engine.scheduler import PlanItem, Scheduler
+from engine.scheduler import Scheduler
 
 
 def check(rows: BatchRows, items: list[PlanItem], multiple: int, size: int) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from engine.config import EngineConfig
+from engine.plan import Plan
 from engine.records import Limit, Reason
 from engine.request import FinishReason, Request, RequestStatus
 from engine.sampling_params import SamplingParams
-from engine.scheduler import Plan, Scheduler
+from engine.scheduler import Scheduler
 
 
 def scheduler(**asked: Any) -> Scheduler:
