@@ -41,6 +41,7 @@ def _picture(code: int) -> str:
 
 
 _PICTURES = _Pictures()
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), UNSHOWN)
 
 
 def clean(text: str) -> str:
@@ -48,6 +49,12 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_PICTURES)
+
+
+def faithful(text: str) -> str:
+    """Typed or pasted text as it goes to the model: line breaks of every system as one, no lone surrogates."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.isascii() else text.translate(_SURROGATES)
 
 
 def fit(text: str, width: int, align: str = "<") -> str:

@@ -305,7 +305,81 @@ async def test_pasted_lines_are_kept():
         field.post_message(Paste("one\ntwo\x1b[31m[red]"))
         await here.pilot.pause()
         await here.press("enter")
-        assert here.host.posted[-1].requests[0].prompt_text == "one\ntwo␛[31m[red]"
+        assert here.host.posted[-1].requests[0].prompt_text == "one\ntwo\x1b[31m[red]"
+
+
+async def test_a_paste_reaches_the_model_unaltered_and_is_shown_harmless():
+    from textual.events import Paste
+
+    family, text = "👨\u200d👩\u200d👧", "a\rb\r\nc\td\u200be\u202ef❤\ufe0f↵ "
+    async with driven(WIDE, ScriptedHost(), steps=0) as here:
+        await here.press("i")
+        field = here.live.query_one("#inject-prompt", Input)
+        field.post_message(Paste(text + family))
+        await here.pilot.pause()
+        assert harmless(here.text().replace("\n", "")) and "a↵b↵c⇥d�e�f❤�↵ 👨�👩�👧" in here.text()
+        await here.press("left", "left", "X", "enter")
+        sent = here.host.posted[-1].requests[0].prompt_text
+        assert sent == "a\nb\nc\td\u200be\u202ef❤\ufe0f↵ 👨\u200d👩X\u200d👧"
+
+
+@sizes
+async def test_keys_typed_in_one_burst_go_to_the_field_chosen_by_tab(size):
+    from textual.events import Key as KeyEvent
+
+    async with driven(size, ScriptedHost(), steps=0) as here:
+        await here.press("i")
+        form = here.app.screen.query_one(InjectForm)
+        form.query_one("#inject-prompt", Input).value = "hi"
+        for key in ("tab", "ctrl+u", "8", "0", "0", "0", "tab", "tab", "ctrl+u", "shift+tab", "shift+tab", "1"):
+            here.app._driver.send_message(KeyEvent(key, key if len(key) == 1 else None))
+        values: list[str] = []
+        for _ in range(50):
+            await here.pilot.pause(0.01)
+            values = [form.query_one(f"#inject-{name}", Input).value for name in ("prompt", "length", "max_tokens")]
+            if values[1:] == ["80001", ""]:
+                break
+        assert values == ["hi", "80001", ""]
+
+
+async def test_the_note_is_about_what_stands_in_the_fields_now():
+    async with driven(WIDE, ScriptedHost(), steps=0) as here:
+        await here.press("i")
+        form = here.live.query_one(InjectForm)
+        note = lambda: str(form.query_one("#inject-note").render())  # noqa: E731
+        form.query_one("#inject-count", Input).value = "x"
+        form.post_message(InjectForm.Typed())
+        await here.pilot.pause()
+        assert "✗ count: 'x' is not a whole number" in note()
+        for name, value, text in (
+            ("length", "８０", "random: '８０' is not a whole number"),
+            ("length", "1_0", "random: '1_0' is not a whole number"),
+            ("length", "9" * 5000, "random: 5000 digits are out of range"),
+            ("temperature", "-1", "temp: -1 is out of range"),
+            ("temperature", "nan", "temp: 'nan' is not a number"),
+            ("temperature", "1e999", "temp: 1e999 is out of range"),
+            ("max_tokens", "8000000", "max_tokens will be cut to "),
+        ):
+            for field in form.query(Input):
+                field.value = {"inject-count": "1", "inject-temperature": "0"}.get(field.id, "")
+            form.query_one("#inject-prompt", Input).value = "hi"
+            form.query_one(f"#inject-{name}", Input).value = value
+            await here.pilot.pause()
+            assert text in note(), name
+
+
+@sizes
+async def test_the_longest_numbers_are_seen_whole(size):
+    longest = {"length": "8388608", "max_tokens": "8388608", "count": "1000", "priority": "-1000"}
+    longest |= {"temperature": "1e-300", "seed": "18446744073709551615"}
+    async with driven(size, ScriptedHost(), steps=0) as here:
+        await here.press("i")
+        form = here.app.screen.query_one(InjectForm)
+        for name, value in longest.items():
+            form.query_one(f"#inject-{name}", Input).value = value
+        await here.press("tab")
+        for value in longest.values():
+            assert f" {value} " in here.text(), value
 
 
 @sizes

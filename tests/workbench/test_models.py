@@ -75,9 +75,7 @@ def encode(text: str) -> list[int]:
 
 
 def test_an_order_becomes_requests():
-    order = check(
-        Values(prompt="hello\u21b5world", client=" me ", count="3", max_tokens="8", seed="5", temperature="1")
-    )
+    order = check(Values(prompt="hello\nworld", client=" me ", count="3", max_tokens="8", seed="5", temperature="1"))
     requests = requests_of(order, 7, encode, 100, CONFIG.model_len).requests
     assert [r.id for r in requests] == ["ui-7", "ui-8", "ui-9"]
     assert [r.params.seed for r in requests] == [5, 6, 7]

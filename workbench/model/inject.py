@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -12,11 +14,22 @@ from engine.errors import RequestError, WorkbenchError
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.view import EngineView
-from workbench.text import NEWLINE, TAB
 
 MOST_COUNT = 1000
-_BACK = {ord(NEWLINE): "\n", ord(TAB): "\t"}
-"""Pasted line breaks and tabs stand in the field as signs."""
+MOST_TOKENS = 1 << 23
+LABELS = {
+    "prompt": "prompt",
+    "length": "random",
+    "client": "client",
+    "max_tokens": "max_tokens",
+    "priority": "priority",
+    "count": "count",
+    "temperature": "temp",
+    "seed": "seed",
+}
+"""What the fields are called where they are typed."""
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 Encode = Callable[[str], list[int]]
 
 
@@ -42,7 +55,7 @@ class FieldError(WorkbenchError):
     """One field cannot be used."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
+        super().__init__(f"{LABELS[field]}: {message}")
         self.field = field
 
 
@@ -61,24 +74,22 @@ class Order:
 
 def check(values: Values) -> Order:
     """FieldError names the first field that is wrong."""
-    length = _whole(values, "length", 1, 1 << 24, empty=0)
+    length = _whole(values, "length", 1, MOST_TOKENS, empty=0)
     if not length and not values.prompt:
-        raise FieldError("prompt", "type a prompt, or a length for random tokens")
+        raise FieldError("prompt", "type a prompt, or a number of random tokens")
     seed = _whole(values, "seed", -(2**63), 2**64 - 1, empty=None)
-    try:
-        temperature = float(values.temperature.strip() or 0)
-    except ValueError:
-        raise FieldError("temperature", f"{values.temperature!r} is not a number") from None
-    most = _whole(values, "max_tokens", 1, 1 << 24, empty=None)
-    try:
-        params = SamplingParams(max_tokens=most, temperature=temperature, seed=seed)
-    except RequestError as error:
-        raise FieldError("temperature", str(error)) from None
+    heat = values.temperature.strip() or "0"
+    if not _NUMBER.fullmatch(heat):
+        raise FieldError("temperature", f"{heat!r} is not a number")
+    temperature = float(heat)
+    if temperature < 0 or math.isinf(temperature):
+        raise FieldError("temperature", f"{heat} is out of range, allowed: 0 (greedy) and above")
+    most = _whole(values, "max_tokens", 1, MOST_TOKENS, empty=None)
+    params = SamplingParams(max_tokens=most, temperature=temperature, seed=seed)
     count = _whole(values, "count", 1, MOST_COUNT)
     priority = _whole(values, "priority", -1000, 1000, empty=0)
     assert count is not None and priority is not None and length is not None
-    prompt = values.prompt.translate(_BACK)
-    return Order(prompt, length, values.client.strip() or "me", priority, count, params)
+    return Order(values.prompt, length, values.client.strip() or "me", priority, count, params)
 
 
 def _whole(values: Values, name: str, low: int, high: int, empty: int | None = -1) -> int | None:
@@ -87,10 +98,11 @@ def _whole(values: Values, name: str, low: int, high: int, empty: int | None = -
         if empty == -1:
             raise FieldError(name, "needs a number")
         return empty
-    try:
-        number = int(text)
-    except ValueError:
-        raise FieldError(name, f"{text!r} is not a whole number") from None
+    if not _WHOLE.fullmatch(text):
+        raise FieldError(name, f"{text!r} is not a whole number")
+    if len(text) > 40:  # more than Python turns into a number, and than anything allows
+        raise FieldError(name, f"{len(text)} digits are out of range, allowed: {low}..{high}")
+    number = int(text)
     if not low <= number <= high:
         raise FieldError(name, f"{number} is out of range, allowed: {low}..{high}")
     return number
@@ -141,6 +153,8 @@ def fits(order: Order, num_tokens: int, view: EngineView, config: EngineConfig) 
     last = -(-(num_tokens + output - 1) // size) * order.count
     free = view.free_blocks
     text = f"{num_tokens} tok: {first} blocks at admission, {last} at the end; {free} free"
+    if order.params.max_tokens is not None and order.params.max_tokens > most:
+        text += f"; max_tokens will be cut to {most}"
     if last <= free:
         return True, f"{text}: fits"
     if first <= free:

@@ -220,6 +220,8 @@ class Actions(Base):
 
     def close_form(self) -> None:
         self.board.form = False
+        for form in self.query(InjectForm):
+            form.store()
         self.query(InjectForm).remove()
         self.timeline.focus()
         self.board.sync()
@@ -231,7 +233,10 @@ class Actions(Base):
         for form in self.query(InjectForm):
             form.send()
 
-    def tell_fit(self, order: Order, form: InjectForm) -> None:
+    def tell_fit(self, form: InjectForm) -> None:
+        order = form.checked()
+        if order is None:
+            return
         try:
             if order.length:
                 tokens, about = order.length, ""

@@ -18,7 +18,7 @@ class FormScreen(ModalScreen[None]):
     def __init__(
         self,
         values: Values,
-        tell_fit: Callable[[Order, InjectForm], None],
+        tell_fit: Callable[[InjectForm], None],
         send: Callable[[Order, InjectForm], bool],
     ) -> None:
         super().__init__()
@@ -36,8 +36,8 @@ class FormScreen(ModalScreen[None]):
         self.query_one(InjectForm).focus_first()
 
     @on(InjectForm.Typed)
-    def _typed(self, message: InjectForm.Typed) -> None:
-        self.tell_fit(message.order, self.query_one(InjectForm))
+    def _typed(self) -> None:
+        self.tell_fit(self.query_one(InjectForm))
 
     @on(InjectForm.Sent)
     def _sent(self, message: InjectForm.Sent) -> None:

@@ -300,8 +300,9 @@ class LiveScreen(Actions, Screen[None]):
         self.timeline.focus()
 
     @on(InjectForm.Typed)
-    def _typed(self, message: InjectForm.Typed) -> None:
-        self.tell_fit(message.order, self.query_one(InjectForm))
+    def _typed(self) -> None:
+        for form in self.query(InjectForm):
+            self.tell_fit(form)
 
     @on(InjectForm.Sent)
     def _sent(self, message: InjectForm.Sent) -> None:

@@ -12,30 +12,35 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from workbench.model.inject import FieldError, Order, Values, check
+from workbench.model.inject import LABELS, FieldError, Order, Values, check
 from workbench.text import clean
 from workbench.widgets.field import OneLine
 
-FIELDS: tuple[tuple[str, str, int], ...] = (
-    ("length", "random", 6),
-    ("client", "client", 10),
-    ("max_tokens", "max_tokens", 6),
-    ("priority", "priority", 4),
-    ("count", "count", 4),
-    ("temperature", "temp", 5),
-    ("seed", "seed", 8),
-)
+WIDTHS = {"length": 8, "client": 8, "max_tokens": 8, "priority": 6, "count": 5, "temperature": 7, "seed": None}
+"""The longest number each takes, and the cursor after it; None: what is left."""
 SMALL_ROWS = (("length", "client", "max_tokens"), ("priority", "count", "temperature", "seed"))
 
 
 class Field(OneLine):
     """A field that knows which value it is."""
 
+    # priority: these run before the next key is handed out, so that it goes to the new field
+    BINDINGS = [
+        Binding("tab", "move(1)", "Next field", show=False, priority=True, id="inject.next"),
+        Binding("shift+tab", "move(-1)", "Field before", show=False, priority=True, id="inject.previous"),
+    ]
+
     def __init__(self, name: str, width: int | None, value: str) -> None:
         super().__init__(value, id=f"inject-{name}")
         self.field = name
         if width is not None:
             self.styles.width = width
+
+    def action_move(self, direction: int) -> None:
+        fields = [field for form in self.screen.query(InjectForm) for field in form.query(Field)]
+        focused = self.screen.focused
+        at = fields.index(focused) if isinstance(focused, Field) else -1
+        self.screen.set_focus(fields[(at + direction) % len(fields)])
 
 
 class InjectForm(Widget, can_focus=False):
@@ -61,11 +66,7 @@ class InjectForm(Widget, can_focus=False):
         pass
 
     class Typed(Message):
-        """The values changed and are right: tell whether they fit."""
-
-        def __init__(self, order: Order) -> None:
-            self.order = order
-            super().__init__()
+        """The values changed: tell whether they fit. Late by nature, so ask `checked` what stands there now."""
 
     def __init__(self, values: Values, *, stacked: bool) -> None:
         super().__init__(id="inject")
@@ -74,17 +75,14 @@ class InjectForm(Widget, can_focus=False):
         self.set_class(stacked, "-stacked")
 
     def compose(self) -> ComposeResult:
-        widths = {name: width for name, _, width in FIELDS}
-        labels = {name: label for name, label, _ in FIELDS}
-
         def pair(name: str) -> list[Widget]:
-            label = Static(f" {labels[name]}", markup=False, classes="label")
-            return [label, Field(name, widths[name], getattr(self.values, name))]
+            label = Static(f" {LABELS[name]}", markup=False, classes="label")
+            return [label, Field(name, WIDTHS[name], getattr(self.values, name))]
 
         with Horizontal():
             yield Static("prompt" if self.stacked else " inject ▸ prompt", markup=False, classes="label")
             yield Field("prompt", None, self.values.prompt)
-        rows = SMALL_ROWS if self.stacked else (tuple(name for name, _, _ in FIELDS),)
+        rows = SMALL_ROWS if self.stacked else (tuple(WIDTHS),)
         for row in rows:
             with Horizontal():
                 for name in row:
@@ -92,31 +90,38 @@ class InjectForm(Widget, can_focus=False):
         yield Static("", id="inject-note", markup=False)
 
     def on_mount(self) -> None:
-        self._check()
+        self.checked()
+        self.post_message(self.Typed())
 
     def focus_first(self) -> None:
         """The prompt of last time stands there, chosen: typing replaces it, enter sends it again."""
         prompt = self.query_one("#inject-prompt", Field)
-        prompt.focus()
+        self.screen.set_focus(prompt)
         prompt.action_select_all()
 
     # ---- typing -----------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        field = event.input
-        if isinstance(field, Field):
-            setattr(self.values, field.field, event.value)
-            self._check()
+        self.checked()
+        self.post_message(self.Typed())
 
-    def _check(self) -> Order | None:
+    def checked(self) -> Order | None:
+        """The order as the fields stand now; None when one is wrong, which the note then says."""
         try:
-            order = check(self.values)
+            return self._read()
         except FieldError as error:
             self.say(clean(str(error)), bad=True)
             return None
-        self.post_message(self.Typed(order))
-        return order
+
+    def store(self) -> None:
+        """Take over what the fields hold."""
+        for field in self.query(Field):
+            setattr(self.values, field.field, field.value)
+
+    def _read(self) -> Order:
+        self.store()
+        return check(self.values)
 
     def say(self, text: str, *, bad: bool = False) -> None:
         note = self.query_one("#inject-note", Static)
@@ -130,12 +135,13 @@ class InjectForm(Widget, can_focus=False):
 
     def send(self) -> None:
         try:
-            order = check(self.values)
+            order = self._read()
         except FieldError as error:
             self.say(clean(str(error)), bad=True)
-            self.query_one(f"#inject-{error.field}", Field).focus()
+            self.screen.set_focus(self.query_one(f"#inject-{error.field}", Field))
             return
         self.post_message(self.Sent(order))
 
     def action_close(self) -> None:
+        self.store()
         self.post_message(self.Closed())
