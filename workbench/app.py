@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
@@ -186,6 +188,22 @@ class WorkbenchApp(App[None]):
             self._say(f"no screenshot: {clean(str(error))}", bad=True)
         else:
             self._say(f"screenshot saved: {clean(path)}")
+
+    def _offer_keys(self) -> None:
+        """Another window is on top: the footer below must offer what works there."""
+        for screen in self.screen_stack:
+            if isinstance(screen, LiveScreen) and screen.is_mounted:
+                screen.offer_keys()
+
+    def push_screen(self, *args: Any, **kwargs: Any) -> Any:
+        waiting = super().push_screen(*args, **kwargs)
+        self._offer_keys()
+        return waiting
+
+    def pop_screen(self) -> AwaitComplete:
+        waiting = super().pop_screen()
+        self._offer_keys()
+        return waiting
 
     def _say(self, text: str, *, bad: bool = False) -> None:
         for screen in self.screen_stack:

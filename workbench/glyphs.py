@@ -52,7 +52,7 @@ GLYPHS: tuple[Glyph, ...] = (
     Glyph("timeline", "prefill 1", "█", "4", "#E69F00", "yellow", "bold"),
     Glyph("timeline", "recompute", "▚", "R", "#CC79A7", "bright_magenta", "underline"),
     Glyph("timeline", "preempted", "×", "x", "#F0E442", "bright_yellow", "reverse"),
-    Glyph("timeline", "finished", "◆", "|", _LIGHT, "white", "bold"),
+    Glyph("timeline", "finished", "◆", "$", _LIGHT, "white", "bold"),
     Glyph("timeline", "aborted", "◇", "a", "#D55E00", "bright_red", "reverse"),
     Glyph("kv", "free", "·", ".", _GREY, "bright_black"),
     Glyph("kv", "cached", "+", "+", _LIGHT, "white"),

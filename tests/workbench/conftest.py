@@ -11,6 +11,11 @@ def _same_terminal_everywhere(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def _log_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORKBENCH_LOG", str(tmp_path / "workbench.log"))
+
+
+@pytest.fixture(autouse=True)
 def _short_waits(monkeypatch):
     """Pilot waits for a calm process in naps of 20 ms; a key press takes several."""
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 1 / 125)

@@ -18,6 +18,7 @@ from tests.workbench.scripted import ScriptedHost, busy_host
 from tests.workbench.test_text import NASTY, harmless
 from workbench.app import Options, WorkbenchApp
 from workbench.glyphs import Mode
+from workbench.log import log_path
 from workbench.model.session import Session
 from workbench.screens.asking import AskScreen
 from workbench.screens.fault import FaultScreen
@@ -57,9 +58,9 @@ async def test_the_small_screen_has_one_panel_at_a_time():
             await here.press("tab")
             seen.append(here.app.focused.id)
             assert seen[-1] == "budget" or f"┌ {here.app.focused.TITLE} " in here.text()
-        assert seen == ["budget", "knobs", "queues", "latency", "kv", "events", "timeline"]
+        assert seen == ["budget", "kv", "queues", "events", "latency", "knobs", "timeline"]
         await here.press("shift+tab")
-        assert here.app.focused.id == "events"
+        assert here.app.focused.id == "knobs"
 
 
 @pytest.mark.parametrize("size", [(104, 34), (104, 45), (130, 34), (100, 32), (240, 70), (118, 38)])
@@ -172,7 +173,9 @@ async def test_two_quick_presses_pause_and_resume():
 async def test_select_inspect_and_abort(size):
     async with driven(size) as here:
         await here.press("a")
-        assert "select a request first" in here.text()
+        first = here.live.timeline.shown[0]
+        assert here.live.selected == first and "has ended already" in here.text()
+        here.live.selected = None
         await here.press("down", "down", "up")
         ids = here.live.scene.ids
         assert here.live.selected == ids[0]
@@ -190,6 +193,60 @@ async def test_select_inspect_and_abort(size):
         await here.run(1)
         assert here.live.history.live.requests[running].status is RequestStatus.FINISHED
         assert any(event.aborted and event.id == running for event in here.live.history.events)
+
+
+@sizes
+async def test_the_footer_below_a_window_offers_what_works_there(size):
+    async with driven(size) as here:
+        below = here.lines()[-1]
+        for key, words in (("enter", "Follow"), ("question_mark", "Scroll"), ("slash", "Go"), ("ctrl+p", "Do it")):
+            await here.press(key)
+            here.live.tick()
+            await here.pilot.pause()
+            shown = here.live.query_one("#footer").render_line(0).text
+            assert words in shown and "Inject" not in shown
+            if key == "enter":
+                await here.press("question_mark")
+                assert isinstance(here.app.screen, InspectScreen)
+            await here.press("escape")
+            assert here.app.screen is here.live and here.lines()[-1] == below, key
+
+
+async def test_what_was_sent_is_selected_and_what_is_gone_is_not():
+    async with driven(WIDE, ScriptedHost(), steps=0) as here:
+        await here.press("i", "enter", "escape")
+        await here.run(1)
+        assert here.live.selected == "ui-0"
+        await here.press("I")
+        await here.run(1)
+        assert here.live.selected == "ui-0"
+        here.host.post(Abort("ui-0"))
+        await here.run(2)
+        await here.press("I")
+        await here.run(1)
+        assert here.live.selected == "ui-2"
+        for id in ("ui-1", "ui-2"):
+            here.host.post(Abort(id))
+        here.host.submit("other", 20, 60)
+        await here.run(1)
+        here.live.hush()
+        await here.run(30)
+        assert here.live.selected is None and "C has left the rows" in here.text()
+        await here.press("enter")
+        assert here.live.selected == "other"
+
+
+async def test_a_notice_goes_when_something_else_is_done():
+    async with driven(WIDE) as here:
+        await here.press("t", *"999", "enter")
+        assert here.live.cursor == 60 or here.live.cursor is None
+        assert "step 999 is not here: showing 60" in here.text()
+        await here.press("comma")
+        assert "is not here" not in here.text()
+        await here.press("t", "x", "enter")
+        assert "not a step number" in here.text()
+        await here.press("down")
+        assert "not a step number" not in here.text()
 
 
 async def test_the_answer_streams_into_the_window():
@@ -633,7 +690,29 @@ async def test_a_fault_shows_its_traceback_over_the_screen():
         await here.run(0)
         assert isinstance(here.app.screen, FaultScreen)
         assert "ZeroDivisionError: [/] ␛[2J" in here.text()
+        assert "ZeroDivisionError" in log_path().read_text() and log_path().name in here.text()
+        assert here.lines()[-1].split() == [
+            "↑↓",
+            "Scroll",
+            "esc",
+            "Look",
+            "at",
+            "the",
+            "screen",
+            "g",
+            "Glyphs",
+            "s",
+            "Screenshot",
+            "q",
+            "Quit",
+        ]
         await here.press("escape")
+        here.host.posted.clear()
+        for key in ("i", "n", "space", "a", "plus", "u"):
+            here.live.hush()
+            await here.press(key)
+            assert here.app.screen is here.live and "the engine has ended" in here.text()
+        assert not here.host.posted and not here.live.board.form
         assert "FAULT" in here.lines()[0] and "Batch timeline" in here.text()
         await here.pilot.press("q")
     assert here.app.return_code == 1

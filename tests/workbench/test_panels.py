@@ -71,7 +71,7 @@ def test_the_timeline_draws_what_happened():
 def test_the_timeline_in_ascii():
     scene = scene_of(busy_host(), 56, look=Look(Mode.ASCII))
     rows = {line[1]: line[21:-1].strip() for line in drawn(Timeline(), scene, 86, 19)[2:-2]}
-    assert rows["E"] == "....................44444----------------|"
+    assert rows["E"] == "....................44444----------------$"
     assert rows["H"] == "....................41---------x.R---"
 
 
@@ -124,6 +124,51 @@ def test_a_big_pool_shares_cells_and_stays_in_step():
         lines = drawn(panel, scene, 60, 9)
     assert "1 cell = " in lines[0]
     assert lines == drawn(fresh, Scene(history, history.live), 60, 9)
+
+
+@pytest.mark.parametrize("mode", ["owner", "refcount", "cached"])
+@pytest.mark.parametrize("cursor", [None, 40])
+def test_the_map_explains_its_cells_and_keeps_its_mode_on_the_wide_screen(mode, cursor):
+    host = ScriptedHost({"num_blocks": 512})
+    host.submit("a", 200, 80)
+    panel = KvMap()
+    panel.mode = mode
+    lines = drawn(panel, scene_of(host, 60, cursor=cursor), 60, 9)
+    assert f"  m: {mode} ─┐" in lines[0] and "511+null x 16 tok" in lines[0]
+    words = {"owner": ("letter = owner",), "refcount": ("digit = holders",), "cached": ("C held", "-held")}[mode]
+    for word in (*words, "·free", "+cached", "■null", "free 49", "/511"):
+        assert word in lines[-2], word
+    assert "letter = owner  · free  + cached  ■ null block" in drawn(KvMap(), scene_of(host, 0), 100, 9)[-2]
+
+
+def test_the_window_of_the_scrubber_is_seen_under_many_marks():
+    from textual.strip import Strip
+
+    host = ScriptedHost({"num_blocks": 24})
+    for n in range(80):
+        host.submit(f"r{n}", 60, 90)
+    scene = scene_of(host, 2000)
+    panel = Scrubber()
+    for window in ((1900, 1905), (1000, 1200), (1990, 2001)):
+        panel.window = window
+        drawn(panel, scene, 80, 1)
+        strip: Strip = panel.render_line(0)
+        ground = scene.look.named("marks", "window")[1]
+        cells = [s for s in strip if s.text.strip() and s.style is not None and s.style.color == ground.color]
+        assert any("█" in s.text or s.style.underline for s in cells), window
+
+
+def test_a_cut_knob_help_says_that_it_is_cut(monkeypatch):
+    panel = Knobs()
+    monkeypatch.setattr(Knobs, "has_focus", True)
+    scene = scene_of(busy_host(), 5)
+    from workbench.widgets.knobs import NAMES
+
+    for n, name in enumerate(NAMES):
+        panel.chosen = n
+        lines = [line[1:-1].rstrip() for line in drawn(panel, scene, 34, 11)[-4:-2]]
+        assert name in "".join(lines)
+        assert lines[-1].endswith(("…", ".")) or "…" not in "".join(lines), lines
 
 
 def test_the_queues_tell_why_with_numbers():

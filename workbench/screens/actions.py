@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from engine.commands import Abort, Pause, Resume, RunSteps, SetKnob, SetPace
@@ -62,6 +63,10 @@ class Actions(Base):
 
     def dirty(self) -> None: ...
     def say(self, text: str, *, bad: bool = False) -> None: ...
+    def hush(self) -> None: ...
+    def noticing(self) -> bool:
+        raise NotImplementedError
+
     def init_actions(self) -> None:
         self.injected = 0
         self._last_order: Order | None = None
@@ -69,10 +74,21 @@ class Actions(Base):
         self._undoing: tuple[str, KnobValue] | None = None
         self._asked_pause: tuple[int, bool] | None = None
         self._asked_pace: tuple[int, float | None] | None = None
+        self._awaited: str | None = None
+        """A request on its way to the engine, to be selected when it has a row."""
+
+    def _ended(self) -> bool:
+        """Nobody is there to obey; says so."""
+        if self.host.alive:
+            return False
+        self.say("the engine has ended: nothing runs any more; q quits", bad=True)
+        return True
 
     # ---- run control ------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
+        if self._ended():
+            return
         live = self.history.live
         paused = live.paused
         # two quick presses: the engine has not answered the first one yet
@@ -84,9 +100,12 @@ class Actions(Base):
         self.dirty()
 
     def action_steps(self, steps: int) -> None:
+        if self._ended():
+            return
         self.action_live()
         self._asked_pause = None
         self.host.post(RunSteps(steps))
+        self.hush()
         if not self.history.live.running and not self.history.live.num_waiting:
             self.say("nothing to run yet: the step waits for a request")
         self.dirty()
@@ -99,6 +118,8 @@ class Actions(Base):
         self.set_pace(next_pace(pace, direction))
 
     def set_pace(self, pace: float | None) -> None:
+        if self._ended():
+            return
         self._asked_pace = (self.history.live.seq, pace)
         self.host.post(SetPace(pace))
         self.say(f"pace {pace_text(pace)}")
@@ -110,12 +131,17 @@ class Actions(Base):
         if name == PACE:
             self.set_pace(value)  # type: ignore[arg-type]
             return
+        if self._ended():
+            return
+        self.hush()
         self.host.post(SetKnob(name, value))
         if name in ("max_num_seqs", "max_num_active_seqs"):
             self.say(f"{name} {show(value)}: bounds admission; those running may finish")
         self.dirty()
 
     def action_undo_knob(self) -> None:
+        if self._ended():
+            return
         if not self._undo:
             self.say("no knob was changed")
             return
@@ -168,13 +194,33 @@ class Actions(Base):
             at = max(0, min(len(ids) - 1, ids.index(self.selected) + rows))
         else:
             at = 0 if rows > 0 else len(ids) - 1
-        self.selected = ids[at]
+        self._select(ids[at])
+
+    def _select(self, id: str) -> None:
+        self.selected, self._awaited = id, None
+        self.hush()
         self.dirty()
 
+    def _selected_or_first(self) -> str | None:
+        """The selected request; with none, that of the first row on the screen."""
+        shown = [id for id in self.timeline.shown if id in self._ids()]
+        if self.selected not in self._ids():
+            self.selected = shown[0] if shown else None
+        return self.selected
+
+    def keep_selection(self, ids: list[str]) -> None:
+        """Select what was sent once it has a row; let go of what has none any more. Looking back changes nothing."""
+        if self.cursor is not None:
+            return
+        if self._awaited in ids:
+            self.selected, self._awaited = self._awaited, None
+        elif self.selected is not None and self.selected not in ids:
+            letter, self.selected = self.history.letters.of(self.selected), None
+            if not self.noticing():
+                self.say(f"{letter} has left the rows: nothing is selected now")
+
     def action_inspect(self) -> None:
-        ids = self._ids()
-        if self.selected not in (self.scene.view.requests if self.scene else {}):
-            self.selected = ids[0] if ids else None
+        self._selected_or_first()
         if self.selected is None or self.scene is None:
             self.say("no request to show; press i to send one")
             return
@@ -184,9 +230,11 @@ class Actions(Base):
         self.dirty()
 
     def action_abort(self) -> None:
-        request = self.history.live.requests.get(self.selected or "")
+        if self._ended():
+            return
+        request = self.history.live.requests.get(self._selected_or_first() or "")
         if request is None:
-            self.say("select a request first: up and down")
+            self.say("no request to abort")
         elif request.status is RequestStatus.FINISHED:
             self.say(f"{self.history.letters.of(request.id)} has ended already")
         else:
@@ -198,6 +246,7 @@ class Actions(Base):
     def action_filter(self) -> None:
         def chosen(text: str | None) -> None:
             if text is not None:
+                self.hush()
                 self.timeline.filter = text.strip()
                 self.dirty()
 
@@ -206,6 +255,8 @@ class Actions(Base):
     # ---- inject -----------------------------------------------------------------------------------
 
     def action_inject(self) -> None:
+        if self._ended():
+            return
         if not self.board.wide:
             self.app.push_screen(FormScreen(self.values, self.tell_fit, self.send))
             return
@@ -252,6 +303,10 @@ class Actions(Base):
 
     def send(self, order: Order, form: InjectForm | None = None) -> bool:
         """True when the requests are on their way; what is wrong is told where the person looks."""
+        if self._ended():
+            if form is not None:
+                form.say("the engine has ended: nothing can be sent", bad=True)
+            return False
         info = self.host.info
         try:
             submit = requests_of(order, self.injected, self.session.encode, info.vocab_size, self.config.model_len)
@@ -264,6 +319,9 @@ class Actions(Base):
         self.injected += order.count
         self._last_order = order
         self.host.post(submit)
+        chosen = self.history.live.requests.get(self.selected or "")
+        if chosen is None or chosen.status is RequestStatus.FINISHED:
+            self._awaited = submit.requests[0].id
         sent = f"sent {order.count} x {submit.requests[0].num_prompt} tokens for {clean(order.client)}"
         if form is not None:
             form.say(f"{sent}; enter sends again, esc closes")
@@ -281,6 +339,7 @@ class Actions(Base):
 
     def look_at(self, step: int | None) -> None:
         """Move the cursor; None or the newest step is live."""
+        self.hush()
         history = self.history
         if step is None or not history.record_at(history.last_step):
             self.cursor = self.fixed_right = None
@@ -323,10 +382,14 @@ class Actions(Base):
         def chosen(text: str | None) -> None:
             if text is None:
                 return
-            try:
-                self.look_at(int(text))
-            except ValueError:
+            digits = text.strip()
+            if not re.fullmatch(r"[+-]?[0-9]{1,18}", digits):
                 self.say(f"{clean(text)!r} is not a step number", bad=True)
+                return
+            step, first, last = int(digits), history.first_step, history.last_step
+            self.look_at(step)
+            if not first <= step <= last:
+                self.say(f"step {step} is not here: showing {history.clamp(step)}, the nearest of {first}..{last}")
 
         self.app.push_screen(AskScreen(f"Go to step ({history.first_step}..{history.last_step})", ""), chosen)
 
@@ -354,6 +417,7 @@ class Actions(Base):
             self.board.show_tab(name)
         panel = self.query_one(f"#{name}", Panel)
         panel.showing = True
+        self.hush()
         self.set_focus(panel, scroll_visible=False)
         self.dirty()
 
@@ -371,6 +435,7 @@ class Actions(Base):
     def action_zoom(self) -> None:
         focused = self.focused
         name = focused.id if isinstance(focused, Panel) and focused.id else "timeline"
+        self.hush()
         self.board.zoomed = "" if self.board.zoomed else name
         self.board.sync()
 
@@ -378,6 +443,7 @@ class Actions(Base):
         if self.board.zoomed:
             self.action_zoom()
         elif self.timeline.filter:
+            self.hush()
             self.timeline.filter = ""
             self.dirty()
         elif self.cursor is not None:

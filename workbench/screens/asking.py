@@ -8,12 +8,14 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from workbench.widgets import footer
 from workbench.widgets.field import OneLine
 
 
 class AskScreen(ModalScreen[str | None]):
     """Dismissed with the answer, or None for escape."""
 
+    entries = footer.ASKING
     BINDINGS = [Binding("escape", "dismiss(None)", "Close", show=False, id="ask.close")]
 
     def __init__(self, question: str, value: str) -> None:

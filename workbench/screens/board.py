@@ -53,9 +53,10 @@ class Board(Widget, can_focus=False):
         return [child for child in self.children if isinstance(child, Panel)]
 
     def reachable(self) -> list[str]:
-        """Ids of the panels the tab key visits now, hidden tabs included."""
+        """Ids of the panels the tab key visits now: what is shown, then the tabs as they stand."""
         arrangement = arrange(*self.size, self.tab)
-        return [name for name in PANELS if name in arrangement.boxes or name in arrangement.tabs]
+        tabs = arrangement.tabs
+        return [name for name in PANELS if name in arrangement.boxes and name not in tabs] + list(tabs)
 
     def sync(self) -> None:
         """Tell the panels whether they are on the screen; lay out anew."""

@@ -11,10 +11,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from workbench.model.inject import Order, Values
+from workbench.widgets import footer
 from workbench.widgets.inject import InjectForm
 
 
 class FormScreen(ModalScreen[None]):
+    entries = footer.FORM
+
     def __init__(
         self,
         values: Values,

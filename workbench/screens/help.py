@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from inspect import cleandoc
 
+from textual.binding import Binding
+
 from workbench.screens.keys import KEYS
 from workbench.screens.reading import Reader, ReadingScreen
 from workbench.text import fit, wrap
 from workbench.widgets.panel import Line
 
+MORE = (
+    ("[ ]", "Less, more", "With the focus on the knobs: change the chosen one; enter applies it"),
+    ("^p", "Palette", "All commands by name"),
+)
+
 
 class HelpScreen(ReadingScreen):
+    BINDINGS = [Binding("question_mark", "dismiss", "Close", show=False, id="help.close")]
+
     def __init__(self, topic: str, text: str) -> None:
         super().__init__(f"Help: {topic}")
         self.text = cleandoc(text)
@@ -21,7 +30,7 @@ class HelpScreen(ReadingScreen):
         for paragraph in self.text.splitlines():
             out += [((line, look.text),) for line in wrap(paragraph, width)]
         out += [(), (("Keys", look.title),)]
-        for key in (*((key.shown, key.word, key.help) for key in KEYS), ("^p", "Palette", "All commands by name")):
+        for key in (*((key.shown, key.word, key.help) for key in KEYS), *MORE):
             name = fit(key[0], 10, ">")
             texts = wrap(f"{key[1]}: {key[2]}", max(10, width - 12))
             out.append(((name, look.key), ("  ", look.text), (texts[0], look.text)))

@@ -9,6 +9,7 @@ from engine.view import RequestView
 from workbench.model.latency import median
 from workbench.screens.reading import Reader, ReadingScreen
 from workbench.text import clean, seconds, wrap
+from workbench.widgets import footer
 from workbench.widgets.panel import Line, Scene
 from workbench.widgets.queues import why
 
@@ -19,6 +20,7 @@ MOST_BLOCKS = 400
 
 class InspectScreen(ReadingScreen):
     hint = "↑ ↓ scroll  end follow  esc close"
+    entries = footer.INSPECTING
 
     def __init__(self, id: str, block_size: int) -> None:
         super().__init__("Request")

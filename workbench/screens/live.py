@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from engine.records import Iteration
+from workbench.log import write_fault
 from workbench.model.history import FADE_STEPS, History
 from workbench.model.inject import Values
 from workbench.model.layout import HEIGHTS, WIDTHS
@@ -154,7 +155,7 @@ class LiveScreen(Actions, Screen[None]):
             self.heard(it)
         if it.fault is not None and not self._fault_shown:
             self._fault_shown = True
-            self.app.push_screen(FaultScreen(it.fault))
+            self.app.push_screen(FaultScreen(it.fault, write_fault(it.fault)))
 
     def _measure(self, now: float) -> None:
         """What the frame before cost this thread, and whether the rate should change."""
@@ -202,6 +203,7 @@ class LiveScreen(Actions, Screen[None]):
         needle = self.timeline.filter
         if needle:
             ids = [id for id in ids if matches(history, view.requests[id], needle)]
+        self.keep_selection(ids)
         return Scene(
             history=history,
             view=view,
@@ -236,13 +238,19 @@ class LiveScreen(Actions, Screen[None]):
         arrangement = self.board.arrangement()
         self.query_one(Tabs).show(arrangement.tabs, arrangement.tab)
         self.query_one(Scrubber).window = self.timeline.window(scene)
-        self.query_one(Keys).offer(self._entries())
+        self.offer_keys()
         for panel in self.board.panels():
             panel.set_view(scene)
         if isinstance(self.app.screen, InspectScreen):
             self.app.screen.set_view(scene)
 
+    def offer_keys(self) -> None:
+        self.query_one(Keys).offer(self._entries())
+
     def _entries(self) -> tuple[footer.Entry, ...]:
+        top = self.app.screen
+        if top is not self:
+            return getattr(top, "entries", footer.PALETTE)
         if self.board.form:
             return footer.FORM
         if self.focused is not None and self.focused.id == "knobs":
@@ -265,10 +273,9 @@ class LiveScreen(Actions, Screen[None]):
 
     @on(Timeline.Selected)
     def _selected(self, message: Timeline.Selected) -> None:
-        self.selected = message.id
+        self._select(message.id)
         if message.again:
             self.action_inspect()
-        self.dirty()
 
     @on(Timeline.Moved)
     def _moved(self, message: Timeline.Moved) -> None:
@@ -316,3 +323,12 @@ class LiveScreen(Actions, Screen[None]):
         """A notice for a few seconds."""
         self._notice_until = time.monotonic() + NOTICE_SECONDS
         self.status.say(text, bad=bad)
+
+    def hush(self) -> None:
+        """The notice is about something before what the person does now."""
+        if self._notice_until:
+            self._notice_until = 0.0
+            self.status.say("")
+
+    def noticing(self) -> bool:
+        return self._notice_until > time.monotonic()

@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
+from workbench.widgets import footer
 from workbench.widgets.panel import Line, Panel
 
 
@@ -47,12 +48,13 @@ class Reader(Panel):
 
 class ReadingScreen(ModalScreen[None]):
     BINDINGS = [
-        Binding("escape,enter,question_mark", "dismiss", "Close", show=False, id="reading.close"),
+        Binding("escape,enter", "dismiss", "Close", show=False, id="reading.close"),
         Binding("q", "leave", "Close", show=False, id="reading.leave"),
         Binding("g", "app.glyphs", "Glyphs", show=False, id="reading.glyphs"),
         Binding("s", "app.shoot", "Screenshot", show=False, id="reading.screenshot"),
     ]
     hint = "↑ ↓ scroll  esc close"
+    entries = footer.READING
 
     def __init__(self, heading: str) -> None:
         super().__init__()

@@ -53,6 +53,16 @@ FORM: tuple[Entry, ...] = (
     ("enter", "Send", "send_form"),
     ("esc", "Close, keeps the values", "close_form"),
 )
+READING: tuple[Entry, ...] = (
+    ("↑↓", "Scroll", ""),
+    ("esc", "Close", ""),
+    ("g", "Glyphs", ""),
+    ("s", "Screenshot", ""),
+)
+INSPECTING: tuple[Entry, ...] = (READING[0], ("end", "Follow", ""), *READING[1:])
+FAULT: tuple[Entry, ...] = (READING[0], ("esc", "Look at the screen", ""), *READING[2:], ("q", "Quit", ""))
+ASKING: tuple[Entry, ...] = (("enter", "Go", ""), ("esc", "Close", ""))
+PALETTE: tuple[Entry, ...] = (("↑↓", "Choose", ""), ("enter", "Do it", ""), ("esc", "Close", ""))
 
 
 class Keys(Panel, can_focus=False):

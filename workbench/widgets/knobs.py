@@ -149,7 +149,10 @@ class Knobs(Panel):
             if self.answer and self.has_focus:
                 text = self.answer
             most = 2 if height < 14 else 3
-            lines = [((line, look.warn if self.answer else look.muted),) for line in wrap(text, width, most)] + lines
+            texts = wrap(text, width)
+            if len(texts) > most:
+                texts = [*texts[: most - 1], fit(" ".join(texts[most - 1 :]), width)]
+            lines = [((line, look.warn if self.answer else look.muted),) for line in texts] + lines
         return lines
 
     # ---- keys -------------------------------------------------------------------------------------

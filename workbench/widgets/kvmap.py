@@ -16,6 +16,15 @@ from workbench.text import fit
 from workbench.widgets.panel import Line, Panel, Scene, Span
 
 MODES = ("owner", "refcount", "cached")
+LEGENDS = {
+    "owner": ("letter = owner  · free  + cached  ■ null block", "letter = owner  ·free +cached ■null"),
+    "refcount": ("digit = holders  · free  + cached  ■ null block", "digit = holders  ·free +cached ■null"),
+    "cached": (
+        "C held and cached  - only held  · free  + free and cached  ■ null block",
+        "C held,cached  -held  ·free +cached ■null",
+    ),
+}
+"""In words, and shorter."""
 Cell = tuple[str, Style]
 
 
@@ -25,9 +34,11 @@ class KvMap(Panel):
 
     letter  the request that holds it, in the colour of its row; underlined: shared with others;
             bold: written in this iteration
-    ·  free      +  free, but cached: a later prompt with the same beginning can take it      ■  reserved block 0
+    ·  free      +  free, but cached: a later prompt with the same beginning can take it
+    ■  the null block, number 0: never given out, so it is not counted as free
 
-    m changes the mode: owner, refcount (how many requests share the block), cached (C: cached and held).
+    m changes the mode: owner; refcount (the digit: how many requests hold the block, 9 for more);
+    cached (C: held and cached, -: held only).
     With the focus here, the arrow keys move a block cursor; the last line tells about the block."""
     BINDINGS = [
         Binding("left", "block(-1)", "Block", show=False, id="kv.left"),
@@ -121,9 +132,16 @@ class KvMap(Panel):
         if scene is None:
             return ""
         view = scene.view
-        per_cell = f"  1 cell = {self._geometry[2]}" if self._geometry[2] > 1 else ""
-        at = f"@{scene.cursor}  " if scene.cursor is not None else ""
-        return f"{at}{view.num_blocks} x {view.block_size} tok{per_cell}  m: {self.mode}"
+        cell = f"1 cell = {self._geometry[2]}" if self._geometry[2] > 1 else ""
+        at = f"@{scene.cursor}" if scene.cursor is not None else ""
+        pool = f"{view.num_blocks - 1}+null x {view.block_size} tok"
+        mode = f"m: {self.mode}"
+        room = self.size.width - len(self.TITLE) - 9
+        for parts in ((at, pool, cell, mode), (pool, cell, mode), (f"x {view.block_size} tok", cell, mode)):
+            text = "  ".join(part for part in parts if part)
+            if len(text) <= room:
+                return text
+        return mode
 
     def content(self, width: int, height: int) -> list[Line]:
         scene = self.scene
@@ -164,18 +182,13 @@ class KvMap(Panel):
         used = f"free {view.free_blocks}/{view.num_blocks - 1}"
         peak = f"peak {view.peak_used / max(1, view.num_blocks - 1):.0%}"
         waste = f"waste {internal_waste(view):.0%}"
-        right = f"{used}  {peak}  {waste}"
-        legend = "letter = owner  · free  + cached"
-        if self.mode == "refcount":
-            legend = "digit = holders  · free  + cached"
-        elif self.mode == "cached":
-            legend = "C held and cached  + free and cached"
-        if len(legend) + len(right) + 2 > width:
-            legend = "· free  + cached"
-        gap = width - len(legend) - len(right)
-        if gap < 2:
-            return ((fit(right, width), look.muted),)
-        return ((legend + " " * gap, look.muted), (right, look.text))
+        # the numbers that are nowhere else go last, the meaning of the cells never as long as it fits
+        for right in (f"{used}  {peak}  {waste}", f"{used}  {peak}", used):
+            for legend in LEGENDS[self.mode]:
+                gap = width - len(legend) - len(right)
+                if gap >= 2:
+                    return ((legend + " " * gap, look.muted), (right, look.text))
+        return ((fit(used, width), look.muted),)
 
     # ---- block cursor -----------------------------------------------------------------------------
 

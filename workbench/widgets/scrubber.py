@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from math import ceil
+
+from rich.style import Style
 from textual import events
 from textual.message import Message
 
@@ -63,9 +67,10 @@ class Scrubber(Panel, can_focus=False):
         for x in range(used, columns):
             names[x] = ""
         start, stop = self.window
-        for x in range(used):
-            if start <= first + int(x * per_column) < stop:
-                names[x] = "window"
+        begin = max(0, int((start - first) / per_column))
+        window = range(begin, min(used, max(begin + 1, ceil((stop - first) / per_column))))
+        for x in window:
+            names[x] = "window"
         for offset, mark in enumerate(history.marks.between(first, last + 1)):
             if mark:
                 x = min(columns - 1, int(offset / per_column))
@@ -76,12 +81,12 @@ class Scrubber(Panel, can_focus=False):
         if scene.cursor is not None:
             names[max(0, min(columns - 1, int((scene.cursor - first) / per_column)))] = "cursor"
         spans: list[Span] = []
-        begin = 0
-        for x in range(1, columns + 1):
-            if x == columns or names[x] != names[begin]:
-                char, style = look.named("marks", names[begin]) if names[begin] else (" ", look.text)
-                spans.append((char * (x - begin), style))
-                begin = x
+        ground = look.named("marks", "window")[1] + Style(reverse=True, bold=True, underline=True)
+        for (name, inside), group in groupby(enumerate(names), lambda pair: (pair[1], pair[0] in window)):
+            char, style = look.named("marks", name) if name else (" ", look.text)
+            # a mark in the window is cut out of its block, else many marks would hide it
+            marked = inside and name in ("knob", "preemption")
+            spans.append((char * len(list(group)), ground if marked else style))
         return spans
 
     def on_click(self, event: events.Click) -> None:

@@ -218,8 +218,10 @@ class Timeline(Panel):
 def legend_line(look: Look, width: int) -> Line:
     """The glyphs and what they mean, as many as fit."""
     cells = look.cells
+    # the four glyphs are digits in ASCII
+    by_quarter = "prefill by quarter of budget" if look.ascii else "prefill ¼ ½ ¾ 1 of budget"
     parts: list[tuple[list[Span], str]] = [
-        ([(CELLS[n].char, cells[n]) for n in (3, 4, 5, 6)], "prefill ¼ ½ ¾ 1 of budget"),
+        ([(CELLS[n].char, cells[n]) for n in (3, 4, 5, 6)], by_quarter),
         ([(CELLS[2].char, cells[2])], "decode"),
         ([(CELLS[7].char, cells[7])], "recompute"),
         ([(CELLS[8].char, cells[8])], "preempted"),
