@@ -135,8 +135,8 @@ def test_the_map_explains_its_cells_and_keeps_its_mode_on_the_wide_screen(mode, 
     panel.mode = mode
     lines = drawn(panel, scene_of(host, 60, cursor=cursor), 60, 9)
     assert f"  m: {mode} ─┐" in lines[0] and "511+null x 16 tok" in lines[0]
-    words = {"owner": ("letter = owner",), "refcount": ("digit = holders",), "cached": ("C held", "-held")}[mode]
-    for word in (*words, "·free", "+cached", "■null", "free 49", "/511"):
+    words = {"owner": ("letter = owner",), "refcount": ("digit = users",), "cached": ("C cached", "-held")}[mode]
+    for word in (*words, "·free", "+cached", "■null", "free 49", "/511", "peak "):
         assert word in lines[-2], word
     assert "letter = owner  · free  + cached  ■ null block" in drawn(KvMap(), scene_of(host, 0), 100, 9)[-2]
 

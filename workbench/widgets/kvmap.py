@@ -17,11 +17,11 @@ from workbench.widgets.panel import Line, Panel, Scene, Span
 
 MODES = ("owner", "refcount", "cached")
 LEGENDS = {
-    "owner": ("letter = owner  · free  + cached  ■ null block", "letter = owner  ·free +cached ■null"),
-    "refcount": ("digit = holders  · free  + cached  ■ null block", "digit = holders  ·free +cached ■null"),
+    "owner": ("letter = owner  · free  + cached  ■ null block", "letter = owner ·free +cached ■null"),
+    "refcount": ("digit = users  · free  + cached  ■ null block", "digit = users ·free +cached ■null"),
     "cached": (
         "C held and cached  - only held  · free  + free and cached  ■ null block",
-        "C held,cached  -held  ·free +cached ■null",
+        "C cached -held ·free +cached ■null",
     ),
 }
 """In words, and shorter."""

@@ -171,10 +171,11 @@ class Panel(Widget, can_focus=True):
         self.refresh()
 
     def on_focus(self) -> None:
-        self.repaint()
+        # not now: Textual sets `has_focus` after this, and an idle engine brings no other reason to paint
+        self.call_next(self.repaint)
 
     def on_blur(self) -> None:
-        self.repaint()
+        self.call_next(self.repaint)
 
     # ---- scrolling --------------------------------------------------------------------------------
 
