@@ -18,6 +18,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.executors.base import Executor, Sampled
+from engine.host import InFlight
 from engine.output import Output
 from engine.plan import Plan
 from engine.records import (
@@ -56,6 +57,8 @@ class Engine:
         self.clock = clock
         self.paused = False
         self.pace: float | None = None
+        self.in_flight: InFlight | None = None
+        """Set while the executor runs; other threads may look at it."""
         self.seq = 0
         self.step_count = 0
         self.knob_version = 0
@@ -162,7 +165,17 @@ class Engine:
         limit = plan.limit
         decided = self.clock.now()
         # A lone request that preempted itself leaves nothing to run.
-        sampled = self.executor.execute(plan) if plan.items else Sampled([], 0.0, 0.0, 0.0)
+        sampled = Sampled([], 0.0, 0.0, 0.0)
+        if plan.items:
+            self.in_flight = InFlight(
+                self.step_count + 1,
+                begun,
+                tuple([item.id for item in scheduled]),
+                sum([item.num_tokens for item in scheduled]),
+                len(self.scheduler.waiting),
+            )
+            sampled = self.executor.execute(plan)
+            self.in_flight = None
         executed = self.clock.now()
 
         tokens: list[Token] = []
