@@ -29,5 +29,5 @@ async def test_the_first_iteration_is_shown_while_it_computes():
         await here.pilot.press("space")
         assert "PAUSING" in text(live, Header)
         host.in_flight, host.drain = None, drain  # type: ignore[method-assign]
-        await here.run(1)
+        await here.run(0)
         assert "PAUSED" in text(live, Header)

@@ -143,7 +143,8 @@ class Timeline(Panel):
             if self.filter:
                 empty = "nothing matches the filter; esc clears it"
             elif scene.in_flight is not None:
-                empty = f"{len(scene.in_flight.requests)} requests: computing {scene.computing}"
+                count = len(scene.in_flight.requests)
+                empty = f"{count} request{'s' * (count > 1)}: computing {scene.computing}"
             return [((f"  {empty}", self.look.muted),)]
         rows = height - (len(ids) > height > 2)
         if scene.selected in ids:
