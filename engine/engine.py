@@ -69,6 +69,8 @@ class Engine:
         """The planned requests as a heap; those aborted meanwhile are still in it (see `_first_planned`)."""
         self._order = count()
         self._outputs: dict[str, Output] = {}
+        self._fruitless = 0
+        """Preemptions since anybody got further."""
         self._check = os.environ.get("WORKBENCH_CHECK") == "1"
         self._shown_control: tuple[bool, float | None, int] = (False, None, 0)
         # What happened since the last record.
@@ -189,7 +191,11 @@ class Engine:
             return reason
 
         finished = []
+        self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
+            self.scheduler.solo = False
+            if reason is FinishReason.ERROR:
+                self.notice(f"request {request.id} failed: {self._outputs[request.id].detail}")
             self.executor.release(request.id)
             finished.append(self._finish(request, reason))
         if plan.items:
@@ -197,6 +203,24 @@ class Engine:
         committed = self.clock.now() - executed
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed)
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit)
+
+    def _watch_progress(self, plan: Plan, sampled: bool) -> None:
+        """End a preemption storm in which nobody gets anywhere.
+
+        Two requests that tie under `priority` can evict each other for ever when prompts are admitted by their first
+        chunk. After more preemptions than there are requests, without a token or a new furthest point of anybody, one
+        request at a time is admitted until one ends.
+        """
+        if sampled or any(item.start + item.num_tokens > item.request.high_water for item in plan.items):
+            self._fruitless = 0
+            return
+        self._fruitless += len(plan.preempted)
+        if self._fruitless > 16 + 2 * len(self.scheduler.requests) and not self.scheduler.solo:
+            self.scheduler.solo = True
+            self.notice(
+                f"{self._fruitless} preemptions without progress: requests run one at a time until one ends; "
+                "more blocks, fewer max_num_seqs or scheduler_reserve_full_isl would prevent this"
+            )
 
     def _publish(
         self,
