@@ -21,6 +21,8 @@ from engine.models.tiny import tiny_config, tiny_weights
 from engine.models.weights import load_weights
 from engine.tokenizer import Tokenizer
 
+MOST_THREADS = 4 * (os.cpu_count() or 1)
+"""More only get into each other's way, and at some tens of thousands the OpenMP runtime dies."""
 Progress = Callable[[str, int, int], None]
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -52,12 +54,13 @@ def build_engine(
     tell("reading the configuration", 0, 1)
     shape = tiny_config() if model is None else ModelConfig.from_folder(model)
     config = EngineConfig.resolve(asked, shape.max_position_embeddings)
+    config.check_live()
     where = _device(device)
     kind = _dtype(dtype, "float32" if model is None else "bfloat16")
     _check_memory(shape, config, kind, where)
     if threads is not None:
-        if threads < 1:
-            raise ConfigError("threads", f"must be at least 1, got {threads}")
+        if not 1 <= threads <= MOST_THREADS:
+            raise ConfigError("threads", f"{threads} is out of range, allowed: 1..{MOST_THREADS}")
         torch.set_num_threads(threads)
     tokenizer = Tokenizer.bytes() if model is None else Tokenizer.from_folder(model)
 
@@ -79,9 +82,15 @@ def build_engine(
         vocab_size=tokenizer.vocab_size,
         kv_bytes=executor.kv.num_bytes,
         parameters=decoder.num_parameters,
-        notes=config.notes,
+        notes=(*config.notes, *_warnings(tokenizer)),
     )
     return Built(Engine(config, executor, tokenizer, clock, shape.vocab_size), info, tokenizer)
+
+
+def _warnings(tokenizer: Tokenizer) -> tuple[str, ...]:
+    if tokenizer.eos_ids:
+        return ()
+    return ("no end-of-sequence id in config.json, generation_config.json or the tokenizer: answers run to max_tokens",)
 
 
 def _device(name: str) -> torch.device:

@@ -57,7 +57,18 @@ class EngineConfig:
             raise ConfigError(name, "cannot change while the engine runs; restart with another value")
         config = dataclasses.replace(self, **changed)
         config._check_together(live=True)
+        config.check_live()
         return config
+
+    def check_live(self) -> None:
+        """Refuse what is legal for a scheduler but would let a prompt wait for ever."""
+        cap = self.max_num_scheduled_tokens
+        if not self.enable_chunked_prefill and cap is not None and cap < self.model_len:
+            raise ConfigError(
+                "max_num_scheduled_tokens",
+                f"{cap} is below max_model_len {self.model_len}, which chunked prefill off needs; raise it, "
+                "lower max_model_len or turn chunked prefill on",
+            )
 
     @classmethod
     def resolve(cls, asked: dict[str, Any] | None = None, model_max_len: int | None = None) -> EngineConfig:

@@ -18,6 +18,7 @@ from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.executors.base import Executor, Sampled
+from engine.host import InFlight
 from engine.output import Output
 from engine.plan import Plan
 from engine.records import (
@@ -56,6 +57,8 @@ class Engine:
         self.clock = clock
         self.paused = False
         self.pace: float | None = None
+        self.in_flight: InFlight | None = None
+        """Set while the executor runs; other threads may look at it."""
         self.seq = 0
         self.step_count = 0
         self.knob_version = 0
@@ -66,6 +69,8 @@ class Engine:
         """The planned requests as a heap; those aborted meanwhile are still in it (see `_first_planned`)."""
         self._order = count()
         self._outputs: dict[str, Output] = {}
+        self._fruitless = 0
+        """Preemptions since anybody got further."""
         self._check = os.environ.get("WORKBENCH_CHECK") == "1"
         self._shown_control: tuple[bool, float | None, int] = (False, None, 0)
         # What happened since the last record.
@@ -162,7 +167,17 @@ class Engine:
         limit = plan.limit
         decided = self.clock.now()
         # A lone request that preempted itself leaves nothing to run.
-        sampled = self.executor.execute(plan) if plan.items else Sampled([], 0.0, 0.0, 0.0)
+        sampled = Sampled([], 0.0, 0.0, 0.0)
+        if plan.items:
+            self.in_flight = InFlight(
+                self.step_count + 1,
+                begun,
+                tuple([item.id for item in scheduled]),
+                sum([item.num_tokens for item in scheduled]),
+                len(self.scheduler.waiting),
+            )
+            sampled = self.executor.execute(plan)
+            self.in_flight = None
         executed = self.clock.now()
 
         tokens: list[Token] = []
@@ -176,7 +191,11 @@ class Engine:
             return reason
 
         finished = []
+        self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
+            self.scheduler.solo = False
+            if reason is FinishReason.ERROR:
+                self.notice(f"request {request.id} failed: {self._outputs[request.id].detail}")
             self.executor.release(request.id)
             finished.append(self._finish(request, reason))
         if plan.items:
@@ -184,6 +203,24 @@ class Engine:
         committed = self.clock.now() - executed
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed)
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit)
+
+    def _watch_progress(self, plan: Plan, sampled: bool) -> None:
+        """End a preemption storm in which nobody gets anywhere.
+
+        Two requests that tie under `priority` can evict each other for ever when prompts are admitted by their first
+        chunk. After more preemptions than there are requests, without a token or a new furthest point of anybody, one
+        request at a time is admitted until one ends.
+        """
+        if sampled or any(item.start + item.num_tokens > item.request.high_water for item in plan.items):
+            self._fruitless = 0
+            return
+        self._fruitless += len(plan.preempted)
+        if self._fruitless > 16 + 2 * len(self.scheduler.requests) and not self.scheduler.solo:
+            self.scheduler.solo = True
+            self.notice(
+                f"{self._fruitless} preemptions without progress: requests run one at a time until one ends; "
+                "more blocks, fewer max_num_seqs or scheduler_reserve_full_isl would prevent this"
+            )
 
     def _publish(
         self,

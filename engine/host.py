@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from engine.commands import Command
 from engine.config import EngineConfig
@@ -30,6 +30,17 @@ class EngineInfo:
     notes: tuple[str, ...] = ()
 
 
+class InFlight(NamedTuple):
+    """The iteration that is running now. Its record comes when it has ended; this is for people who wait."""
+
+    step: int
+    since: float
+    """Engine-clock seconds."""
+    requests: tuple[str, ...]
+    num_tokens: int
+    num_waiting: int
+
+
 class EngineHost(Protocol):
     @property
     def info(self) -> EngineInfo: ...
@@ -37,6 +48,11 @@ class EngineHost(Protocol):
     @property
     def alive(self) -> bool:
         """False before start, after stop, and after a fault (whose record is then the last)."""
+        ...
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        """What is being computed at this moment, None between iterations."""
         ...
 
     def start(self) -> None: ...

@@ -14,7 +14,7 @@ from collections import deque
 
 from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.engine import Engine
-from engine.host import EngineInfo
+from engine.host import EngineInfo, InFlight
 from engine.records import Iteration
 from engine.request import Request
 
@@ -45,6 +45,10 @@ class EngineThread:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        return self._engine.in_flight
 
     def start(self) -> None:
         self._thread.start()

@@ -35,6 +35,8 @@ class Scheduler:
         """In order of admission, never sorted."""
         self.requests: dict[str, Request] = {}
         """Waiting and running ones by id."""
+        self.solo = False
+        """Admit one request at a time (the engine's way out of a preemption storm; never set by the scheduler)."""
         # prefill_schedule_interval: executed iterations, the count after the last one that carried prefill, and
         # whether requests were left waiting by the last full admission pass.
         self._executed = 0
@@ -244,7 +246,7 @@ class Scheduler:
         """Admit from the head of the queue while everything fits; says in the plan what stopped it."""
         config, pool, waiting = self.config, self.pool, self.waiting
         block_size = config.block_size
-        slots = config.max_num_active_seqs or config.max_num_seqs
+        slots = 1 if self.solo else config.max_num_active_seqs or config.max_num_seqs
         prefix = [0, 0, 0, 0]
         prefill = False
         while len(waiting):
@@ -267,7 +269,7 @@ class Scheduler:
             if not config.enable_chunked_prefill and count > budget:
                 # A prompt above the whole budget (possible only after a live change) runs in one piece as the only
                 # prompt of its iteration; it would wait for ever otherwise.
-                if count <= plan.budget or carried or prefill:
+                if count <= config.max_num_batched_tokens or carried or prefill:
                     plan.blocked = Waiting(
                         request.id, Reason.BUDGET, f"{count} tokens in one piece, {budget} of {plan.budget} left"
                     )

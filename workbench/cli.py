@@ -159,6 +159,8 @@ def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
     from workbench.terminal import quiet_libraries
 
     quiet_libraries()
+    if out is not None and options.workload is not None and out.exists() and out.samefile(options.workload):
+        raise WorkbenchError(f"--out: {out} is the workload itself; give another file")
     workload = check(options)
     with out_file(out) as file:
         line = StatusLine()

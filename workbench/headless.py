@@ -37,6 +37,8 @@ NAP = 0.1
 STUCK = 1000
 """Steps without effect, and without an arrival to wait for, after which the engine is taken for broken."""
 FAULT = 1
+UNWRITTEN = 2
+SHOWN_REJECTIONS = 5
 
 
 class Interrupt:
@@ -96,7 +98,8 @@ class OutFile:
 
     def close(self) -> None:
         """Without `commit`: nothing is left behind unless it holds rows."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what could not be written has been told
+            self._file.close()
         if self._part is not None and self._part.exists() and self._part.stat().st_size == 0:
             self._part.unlink()
 
@@ -127,16 +130,29 @@ def run_headless(
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
     fault: str | None = None
+    what = ""
+    unwritten: OSError | None = None
+    rejected = 0
     line = StatusLine()
 
     def take(it: Iteration) -> None:
-        for row in metrics.add(it):
+        nonlocal rejected, unwritten
+        rows = list(metrics.add(it))
+        for row in rows:
             if row.prompt_len is None:
                 row.prompt_len = prompt_lens.get(row.id)
-            if out is not None:
-                out.write(row)
-        if it.finished and out is not None:
-            out.flush()
+        if out is not None and rows and unwritten is None:
+            try:
+                for row in rows:
+                    out.write(row)
+                out.flush()
+            except OSError as problem:  # the run is worth more than the file: go on, and tell at the end
+                unwritten = problem
+        for refused in it.rejected:
+            rejected += 1
+            if rejected <= SHOWN_REJECTIONS and it.fault is None:
+                line.clear()
+                say(f"rejected {refused.id}: {refused.reason}")
         for notice in it.notices:
             line.clear()
             say(notice)
@@ -149,19 +165,26 @@ def run_headless(
                 take(it)
                 if line.due:
                     line.show(_status(metrics, it))
-        except Exception:  # whatever it is, what was measured so far is still told
+        except Exception as problem:  # whatever it is, what was measured so far is still told
             fault = traceback.format_exc()
+            what = f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}"
             take(engine.fault_record(fault))
         finally:
             line.clear()
         summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
-        if out is not None:
-            out.commit()
+        if out is not None and unwritten is None:
+            try:
+                out.commit()
+            except OSError as problem:
+                unwritten = problem
     _print(summary, as_json)
     if fault is not None:
-        what = fault.strip().splitlines()[-1]
         error(f"the engine stopped with a fault ({what}); the traceback is in {write_fault(fault)}")
         return FAULT
+    if unwritten is not None:
+        assert out is not None
+        error(f"--out: {out.path} could not be written: {unwritten.strerror or unwritten}; the summary is complete")
+        return UNWRITTEN
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")
     return interrupt.exit_code

@@ -202,7 +202,8 @@ def _write_model(gguf_path: Path, folder: Path, source: dict[str, str], progress
     opened = GgufFile(gguf_path)
     folder.mkdir()
     write_folder(opened, folder, lambda done, total: progress("unpacking", done, total))
-    write_json(folder / "source.json", {"licence": opened.licence, **source})
+    sizes = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+    write_json(folder / "source.json", {"licence": opened.licence, **source, "sizes": sizes})
 
 
 def _build_default(partial: Path, progress: Progress) -> None:
@@ -244,7 +245,12 @@ def _is_name(text: str) -> bool:
 
 
 def _complete(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ("source.json", "config.json", "model.safetensors"))
+    """Whether every file is there in full: sizes are kept in source.json, which is written last."""
+    try:
+        sizes = json.loads((folder / "source.json").read_text(encoding="utf-8"))["sizes"]
+        return bool(sizes) and all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _describe(folder: Path) -> CachedModel:

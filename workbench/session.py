@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HEAD_START = 0.2
 """Seconds between loading and the start of the workload, for the screen to be there."""
+MOST_REPEATS = 10_000
 Progress = Callable[[str, int, int], None]
 """`progress(stage, done, total)`; total 0 where it is unknown."""
 
@@ -60,8 +61,8 @@ def check(options: RunOptions) -> Workload | None:
         check_value(name, value)
     if options.threads is not None and options.threads < 1:
         raise WorkbenchError(f"--threads: {options.threads} is below 1")
-    if options.repeat < 1:
-        raise WorkbenchError(f"--repeat: {options.repeat} is below 1")
+    if not 1 <= options.repeat <= MOST_REPEATS:
+        raise WorkbenchError(f"--repeat: {options.repeat} is out of range, allowed: 1..{MOST_REPEATS}")
     if options.no_workload:
         if options.workload is not None:
             raise WorkbenchError("--no-workload and --workload contradict each other; give one of them")
@@ -100,8 +101,22 @@ def load(options: RunOptions, workload: Workload | None, progress: Progress) -> 
         progress("reading the workload", 0, 0)
         skipped: list[str] | None = [] if options.skip_bad else None
         requests = to_requests(workload, built.tokenizer, built.info.vocab_size, options.seed, skipped=skipped)
+        notes += _cut_outputs(requests, built.info.config.model_len)
         notes += [*workload.skipped, *workload.notes, *(f"skipped: {problem}" for problem in skipped or ())]
     return Loaded(built.engine, built.info, built.tokenizer, requests, (*built.info.notes, *notes))
+
+
+def _cut_outputs(requests: list[Request], model_len: int) -> list[str]:
+    """Says which requests that ask for a fixed number of tokens cannot get them all."""
+    cut = [
+        request
+        for request in requests
+        if request.params.ignore_eos
+        and request.num_prompt < model_len < request.num_prompt + (request.params.max_tokens or 0)
+    ]
+    if not cut:
+        return []
+    return [f"{len(cut)} requests get fewer tokens than asked: max_model_len is {model_len} (first: {cut[0].id!r})"]
 
 
 def build_session(options: RunOptions, workload: Workload | None, progress: Progress) -> Session:

@@ -10,6 +10,7 @@ the value transformers gives them for Llama.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,8 @@ def first(ids: tuple[int, ...]) -> int | None:
 
 def _check_architecture(hf: Mapping[str, Any]) -> None:
     declared = hf.get("architectures") or (["LlamaForCausalLM"] if hf.get("model_type") == "llama" else [])
+    if not isinstance(declared, list):
+        raise ModelError(f"config.json: architectures must be a list of names, not {declared!r}")
     name = declared[0] if declared else hf.get("model_type")
     if name not in ARCHITECTURES:
         raise ModelError(f"architecture {name!r} is not supported; supported: {', '.join(ARCHITECTURES)}")
@@ -182,7 +185,7 @@ def _number(source: Mapping[str, Any], key: str, default: float | None = None) -
         value = default
     if value is None:
         raise ModelError(f"config.json: {key} is missing")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ModelError(f"config.json: {key} must be a positive number, not {value!r}")
     return float(value)
 

@@ -72,7 +72,7 @@ def test_every_field(tmp_path: Path) -> None:
         ({"id": "a", "prompt_ids": [True]}, "field 'prompt_ids': item 0: true is not a number"),
         ({"id": "a", "messages": "hi"}, "field 'messages': must be a list"),
         ({"id": "a", "messages": [{"role": "user"}]}, "field 'messages': message 0 must have exactly role and content"),
-        ({"id": "a", "prompt_len": 0}, "field 'prompt_len': 0 is out of range, allowed: 1..16777216"),
+        ({"id": "a", "prompt_len": 0}, "field 'prompt_len': 0 is out of range, allowed: 1..1048576"),
         ({"id": "a", "prompt_len": -3}, "field 'prompt_len': -3 is out of range"),
         ({"id": "a", "prompt_len": 5.5}, "field 'prompt_len': 5.5 is not a whole number"),
         ({"id": "a", "prompt_len": "12"}, "field 'prompt_len': \"12\" is text; write the number without quotes"),

@@ -16,7 +16,7 @@ from engine.clock import ManualClock
 from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.host import EngineInfo
+from engine.host import EngineInfo, InFlight
 from engine.records import (
     WAITING_HEAD,
     Arrived,
@@ -105,6 +105,9 @@ class ScriptedHost:
     @property
     def info(self) -> EngineInfo:
         return EngineInfo("scripted-0.1b", "cpu", "float32", 1, self.config, 1000, 1 << 20, 123_456)
+
+    in_flight: InFlight | None = None
+    """Tests set it to play a long iteration."""
 
     @property
     def alive(self) -> bool:

@@ -82,7 +82,7 @@ def test_typing_mistakes_are_answered_with_two(env: dict[str, str]) -> None:
         (["--policy", "lifo"], "policy: 'lifo' is not one of fcfs, priority"),
         (["--watermark", "nan"], "watermark: nan is out of range"),
         (["--threads", "0"], "--threads: 0 is below 1"),
-        (["--repeat", "0"], "--repeat: 0 is below 1"),
+        (["--repeat", "0"], "--repeat: 0 is out of range, allowed: 1..10000"),
         (["--pace", "5"], "--pace is for the screen"),
         (["--no-workload"], "nothing to run"),
         (["--workload", "none.jsonl"], "none.jsonl: no such file"),
@@ -196,3 +196,32 @@ def test_fault_of_ours_names_the_log(env: dict[str, str], tmp_path: Path) -> Non
     (line,) = done.stderr.splitlines()
     assert line == f"error: RuntimeError: first; a fault of the workbench, see {tmp_path / 'log.txt'}"
     assert "in broken" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_full_disk_costs_the_file_and_not_the_summary(env: dict[str, str], tmp_path: Path) -> None:
+    rows = tmp_path / "w.jsonl"
+    rows.write_text('{"id": "a", "prompt_len": 8, "output_len": 2}\n{"id": "b", "prompt_len": 9000}\n')
+    done = workbench(
+        env, "run", "--headless", "--json", "--model", "tiny", "--workload", rows, "--out", "/dev/full"
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["requests"]["completed"] == 1
+    assert "error: --out: /dev/full could not be written: No space left on device" in done.stderr
+    assert "rejected b: the prompt has 9000 tokens" in done.stderr
+
+
+def test_out_does_not_overwrite_the_workload(env: dict[str, str], tmp_path: Path) -> None:
+    rows = tmp_path / "w.jsonl"
+    rows.write_text('{"id": "a", "prompt_len": 8, "output_len": 2}\n')
+    before = rows.read_text()
+    said = refusal(workbench(env, "run", "--headless", "--model", "tiny", "--workload", rows, "--out", rows))
+    assert "is the workload itself" in said
+    assert rows.read_text() == before
+
+
+def test_outputs_that_cannot_be_as_long_as_asked_are_told(env: dict[str, str], tmp_path: Path) -> None:
+    rows = tmp_path / "w.jsonl"
+    rows.write_text('{"id": "a", "prompt_len": 50, "output_len": 100}\n')
+    done = workbench(env, "run", "--headless", "--model", "tiny", "--workload", rows, "--max-model-len", "64")
+    assert done.returncode == 0
+    assert "1 requests get fewer tokens than asked: max_model_len is 64" in done.stderr

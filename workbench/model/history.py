@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
+from collections.abc import Callable
 
 from engine.knobs import KnobValue
 from engine.records import Iteration, KnobChange, Limit, Phase
 from engine.request import FinishReason
-from engine.view import EngineView
+from engine.view import EngineView, RequestView
 from workbench.model.cells import Cell, prefill_cell
 from workbench.model.events import Event, events_of
 from workbench.model.latency import Latency
@@ -227,14 +228,36 @@ class History:
         self._past = past
         return past
 
-    def order(self, view: EngineView, most_waiting: int = MOST_WAITING) -> list[str]:
-        """Ids of the rows to show: admitted ones and those just finished by admission, then the waiting ones."""
+    def order(self, view: EngineView, most_waiting: int = MOST_WAITING, room: int = 0) -> list[str]:
+        """Ids of the rows to show: admitted ones and those just finished by admission, then the waiting ones.
+
+        Requests that finished longer ago stay while the rows do not fill `room`, unless their letter has gone on.
+        """
+        waiting = view.waiting_ids(most_waiting)
         ids = list(view.running)
         stop = bisect_right(self._finished, (view.step, "\U0010ffff"))
         start = bisect_left(self._finished, (view.step - self.fade + 1, ""))
         ids += [id for _, id in self._finished[start:stop] if id in view.requests]
+        if len(ids) + len(waiting) < room:
+            taken = {self.letters.of(id) for id in (*ids, *waiting)}
+            for _, id in reversed(self._finished[:start]):
+                letter = self.letters.of(id)
+                if id not in view.requests or letter in taken:
+                    continue
+                taken.add(letter)
+                ids.append(id)
+                if len(ids) + len(waiting) >= room:
+                    break
         ids.sort(key=self._admission)
-        return ids + view.waiting_ids(most_waiting)
+        return ids + waiting
+
+    def found(self, view: EngineView, passes: Callable[[RequestView], bool]) -> list[str]:
+        """Every request still known that passes, finished ones too, in the order of `order`."""
+        ids = [id for id, request in view.requests.items() if id in self.rows and passes(request)]
+        waiting = set(view.waiting_ids())
+        return sorted((id for id in ids if id not in waiting), key=self._admission) + [
+            id for id in ids if id in waiting
+        ]
 
     def _admission(self, id: str) -> int:
         row = self.rows.get(id)

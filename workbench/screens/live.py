@@ -45,6 +45,8 @@ FASTEST = 15
 SLOWEST = 4
 SHARE = 0.06
 """Of one core: what frames may cost. The engine loses about this share too, since both need the interpreter."""
+LONG = 0.5
+"""Seconds an iteration may take before the screen says what it computes, and how often it then says so."""
 WARM_UP = 10
 """Frames before the cost counts: the first ones build every style."""
 STEPS_A_SECOND = 30.0
@@ -145,7 +147,9 @@ class LiveScreen(Actions, Screen[None]):
         # while a long step runs, or none does, nothing comes, and the speed shown must fall
         moving = self.scene is not None and self.scene.speed != (0.0, 0.0) and not self.history.live.paused
         stale = moving and now - self._painted_at > 1.0
-        if records or self._dirty or stale:
+        flight = self.host.in_flight
+        long = flight is not None and self.host.now() - flight.since > LONG and now - self._painted_at > LONG
+        if records or self._dirty or stale or long:
             self._measure(now)
             self._painted_at = now
             self.paint()
@@ -199,11 +203,15 @@ class LiveScreen(Actions, Screen[None]):
         history.changed_blocks.clear()
         if self.cursor is not None or self.scene is None or self.scene.cursor is not None or self._dirty:
             changed = None
-        ids = history.order(view)
         needle = self.timeline.filter
         if needle:
-            ids = [id for id in ids if matches(history, view.requests[id], needle)]
+            ids = history.found(view, lambda request: matches(history, request, needle))
+        else:
+            ids = history.order(view, room=self.timeline.room)
         self.keep_selection(ids)
+        flight = self.host.in_flight
+        if flight is not None and (now - flight.since < LONG or self.cursor is not None):
+            flight = None
         return Scene(
             history=history,
             view=view,
@@ -217,6 +225,8 @@ class LiveScreen(Actions, Screen[None]):
             fixed_right=self.fixed_right,
             speed=speed,
             cost=self._cost,
+            in_flight=flight,
+            pausing=self._asked_pause == (history.live.seq, True) and not history.live.paused,
             ended=not self.host.alive,
         )
 

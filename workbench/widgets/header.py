@@ -37,6 +37,10 @@ class Header(Panel, can_focus=False):
             return "STOPPED", look.error
         if view.paused:
             return "‖ PAUSED", look.warn
+        if scene.pausing:
+            return "‖ PAUSING" + (f" after {scene.computing}" if scene.computing else ""), look.warn
+        if scene.computing:
+            return f"▸ RUN computing {scene.computing}", look.strong
         if not view.running and not view.num_waiting:
             return "IDLE", look.muted
         return f"▸ RUN {rate(scene.speed[0])} it/s", look.strong
@@ -52,11 +56,16 @@ class Header(Panel, can_focus=False):
         p99 = f" p99 {seconds(lat.ttft99)}" if lat.ttft99 is not None else ""
         limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
         used = f"KV {view.kv_usage:.0%} ({view.used_blocks}/{view.num_blocks - 1})"
-        return [
+        place: list[Span] = [
             self._state(scene),
             self._step(scene),
             (f"run {len(view.running)}/{limit}  wait {view.num_waiting}", text),
             (used, text),
+        ]
+        if scene.cursor is not None:  # latencies and speeds are of the present
+            return [*place, (f"preempted {view.preemptions}", text)]
+        return [
+            *place,
             (f"TTFT p50 {seconds(lat.ttft50)}{p99}", text),
             (f"ITL {seconds(lat.itl50)}", text),
             (f"{rate(scene.speed[1])} tok/s", text),

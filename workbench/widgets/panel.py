@@ -17,10 +17,11 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from engine.host import InFlight
 from engine.view import EngineView
 from workbench.glyphs import Look
 from workbench.model.history import History
-from workbench.text import fit, width_of
+from workbench.text import fit, seconds, width_of
 
 Span = tuple[str, Style]
 Line = tuple[Span, ...]
@@ -49,8 +50,20 @@ class Scene:
     """Iterations and output tokens a second."""
     cost: str = ""
     """What the screen itself costs."""
+    in_flight: InFlight | None = None
+    """The iteration that runs, once it has run for LONG seconds."""
+    pausing: bool = False
+    """A pause was asked for and the running iteration has not ended yet."""
     ended: bool = False
     """The engine has stopped or failed."""
+
+    @property
+    def computing(self) -> str:
+        """What a long iteration computes, and for how long it has."""
+        flight = self.in_flight
+        if flight is None:
+            return ""
+        return f"{flight.num_tokens} tok, {seconds(self.now - flight.since)}"
 
     @property
     def step(self) -> int:

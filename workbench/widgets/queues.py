@@ -63,7 +63,8 @@ class Queues(Panel):
                 letter = scene.history.letters.of(id)
                 below.append(((letter, look.owner(letter)), (f" no tokens: {WORDS[reason]}", look.text)))
         if not ids and not view.running:
-            below.append((("nothing to do", look.muted),))
+            idle = f"computing {scene.computing}" if scene.in_flight is not None else "nothing to do"
+            below.append(((idle, look.muted),))
         for line in self.scrolled(below, height - 2):
             if isinstance(line, str):
                 line = self._why(scene, line, width, full=False)[0] if line else ()

@@ -85,6 +85,12 @@ class Timeline(Panel):
     def label_width(self) -> int:
         return 20 if self.size.width >= 84 else 18
 
+    @property
+    def room(self) -> int:
+        """Rows there are for requests."""
+        height = self.inner[1]
+        return height - (height >= 12) - (height >= 14) - (self.scene is not None and self.scene.cursor is not None)
+
     def columns(self) -> int:
         return max(1, self.inner[0] - self.label_width)
 
@@ -133,7 +139,12 @@ class Timeline(Panel):
     def _rows(self, scene: Scene, width: int, height: int) -> list[Line]:
         ids = scene.ids
         if not ids:
-            empty = "nothing matches the filter; esc clears it" if self.filter else "no requests; press i to send some"
+            empty = "no requests; press i to send some"
+            if self.filter:
+                empty = "nothing matches the filter; esc clears it"
+            elif scene.in_flight is not None:
+                count = len(scene.in_flight.requests)
+                empty = f"{count} request{'s' * (count > 1)}: computing {scene.computing}"
             return [((f"  {empty}", self.look.muted),)]
         rows = height - (len(ids) > height > 2)
         if scene.selected in ids:
@@ -241,13 +252,15 @@ def legend_line(look: Look, width: int) -> Line:
 
 
 def matches(history: History, request: RequestView, needle: str) -> bool:
-    """Whether a row passes the filter: part of the client, the id, the letter, the prompt or the answer."""
+    """Whether a request passes the filter: its letter, part of the client or the id; of the texts from 3 letters on."""
     needle = needle.lower()
     if needle == history.letters.of(request.id).lower() or needle in request.client.lower():
         return True
-    if needle in request.id.lower() or needle in (request.prompt_text or "").lower():
+    if needle in request.id.lower():
         return True
-    return needle in request.text.lower()
+    if len(needle) < 3:
+        return False
+    return needle in (request.prompt_text or "").lower() or needle in request.text.lower()
 
 
 def ended_badly(request: RequestView) -> bool:
