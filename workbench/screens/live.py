@@ -43,8 +43,8 @@ MOST_RECORDS = 500
 """In one frame; the rest stays with the host for the next."""
 FASTEST = 15
 SLOWEST = 4
-SHARE = 0.06
-"""Of one core: what frames may cost. The engine loses about this share too, since both need the interpreter."""
+SHARE = 0.045
+"""Of one core: what frames may cost. The engine loses somewhat more, since it waits for the interpreter meanwhile."""
 LONG = 0.5
 """Seconds an iteration may take before the screen says what it computes, and how often it then says so."""
 WARM_UP = 10
