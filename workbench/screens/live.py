@@ -19,11 +19,11 @@ from workbench.model.history import FADE_STEPS, History
 from workbench.model.inject import Values
 from workbench.model.layout import HEIGHTS, WIDTHS
 from workbench.model.session import Session
-from workbench.screens.actions import Actions
 from workbench.screens.board import Board
 from workbench.screens.fault import FaultScreen
 from workbench.screens.inspect import InspectScreen
 from workbench.screens.keys import BINDINGS
+from workbench.screens.view_actions import ViewActions
 from workbench.widgets import footer
 from workbench.widgets.budget import Budget
 from workbench.widgets.events import Events
@@ -54,7 +54,7 @@ STEPS_A_SECOND = 30.0
 PER_COLUMN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-class LiveScreen(Actions, Screen[None]):
+class LiveScreen(ViewActions, Screen[None]):
     BINDINGS = BINDINGS
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
