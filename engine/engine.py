@@ -278,6 +278,7 @@ class Engine:
         Every request still alive ends with an error; the planned ones, and `unread` ones that never got here, are
         rejected.
         """
+        self.in_flight = None
         scheduler, now = self.scheduler, self.clock.now()
         ended = [
             self._finished(output.request, FinishReason.ERROR, "the engine failed", "")

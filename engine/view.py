@@ -54,7 +54,6 @@ class RequestView:
     finished_at: float | None = None
     finish_reason: FinishReason | None = None
     finish_detail: str = ""
-    arrived_step: int = 0
     finished_step: int | None = None
 
     @property
@@ -170,7 +169,7 @@ class EngineView:
         for change in it.knobs:
             self.knobs[change.name] = change.new
         for arrived in it.arrived:
-            self._arrive(arrived, it.step)
+            self._arrive(arrived)
         self.rejected += len(it.rejected)
         for victim in it.preempted:
             self._preempt(victim.id)
@@ -199,10 +198,10 @@ class EngineView:
             self.fault = it.fault
         return self
 
-    def _arrive(self, arrived: Arrived, step: int) -> None:
+    def _arrive(self, arrived: Arrived) -> None:
         if self.requests.pop(arrived.id, None) is not None:  # an id used again after its end
             self._done.remove(arrived.id)
-        self.requests[arrived.id] = RequestView(*arrived, arrived_step=step)
+        self.requests[arrived.id] = RequestView(*arrived)
         self._waiting[arrived.id] = None
 
     def _preempt(self, id: str) -> None:

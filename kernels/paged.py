@@ -29,10 +29,6 @@ class PagedBatch:
     """[T] int64: cache slot that each token's K/V goes to."""
     block_size: int
 
-    @property
-    def num_sequences(self) -> int:
-        return len(self.starts)
-
 
 class PagedKV:
     """The K/V tensors of all layers, allocated once."""

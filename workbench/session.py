@@ -125,6 +125,8 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
     from workbench.model.session import Session
 
     loaded = load(options, workload, progress)
+    for note in loaded.notes:  # under a screen they are events: nobody reads what is printed
+        loaded.engine.notice(note)
     host = EngineThread(loaded.engine, loaded.info)
     # The model's objects live as long as the process: a collection that walks them stops both threads for nothing.
     gc.collect()

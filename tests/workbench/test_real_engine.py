@@ -34,3 +34,17 @@ async def test_inject_watch_and_quit():
         await pilot.press("q")
     app.stopping.join(2)
     assert not app.host.alive and time.monotonic() - begun < 2
+
+
+def test_what_the_engine_decided_by_itself_reaches_the_screen():
+    session = build_session(RunOptions(model="tiny", no_workload=True), None, lambda stage, done, total: None)
+    session.host.start()
+    try:
+        for _ in range(200):
+            records = session.host.drain()
+            if records:
+                break
+            time.sleep(0.02)
+        assert any("max_model_len 4096: limited by the model" in notice for notice in records[0].notices)
+    finally:
+        assert session.host.stop(2.0)

@@ -52,7 +52,6 @@ KEYS: tuple[Key, ...] = (
     Key("app.help", "question_mark", "?", "help", "Help", "Help on the focused panel, and all keys"),
     Key("app.quit", "q", "q", "app.quit", "Quit", "Leave the workbench"),
 )
-PALETTE_KEY = ("^p", "Palette", "Search all commands")
 BINDINGS = [
     Binding(key.keys, key.action, key.word, show=False, key_display=key.shown, tooltip=key.help, id=key.id)
     for key in KEYS

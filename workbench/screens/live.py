@@ -86,8 +86,6 @@ class LiveScreen(ViewActions, Screen[None]):
         self._frames = 0
         self._notice_until = 0.0
         self._dirty = True
-        self._answering = False
-        self._changed: set[int] | None = None
         self._fault_shown = False
         self.init_actions()
 

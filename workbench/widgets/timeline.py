@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import Binding
 from textual.message import Message
 
-from engine.request import FinishReason, RequestStatus
+from engine.request import RequestStatus
 from engine.view import RequestView
 from workbench.glyphs import CELLS, Look
 from workbench.model.history import MOST_WAITING, History
@@ -261,7 +261,3 @@ def matches(history: History, request: RequestView, needle: str) -> bool:
     if len(needle) < 3:
         return False
     return needle in (request.prompt_text or "").lower() or needle in request.text.lower()
-
-
-def ended_badly(request: RequestView) -> bool:
-    return request.finish_reason in (FinishReason.ABORT, FinishReason.ERROR)
