@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import ConfigError
-from engine.knobs import KNOBS, KnobValue, check_value
+from engine.knobs import KNOBS, KnobValue, check_value, read_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,21 @@ class EngineConfig:
     max_model_len: int | None = None
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
+    batching: str = "continuous"
     policy: str = "fcfs"
+    victim: str = "auto"
+    preemption_mode: str = "recompute"
+    swap_space: float = 4.0
+    num_cpu_blocks: int | None = None
+    aging: float | None = None
+    client_weights: str = ""
+    client_token_budget: int = 0
+    requests_per_minute: int = 60
+    count_cached_tokens: bool = False
+    prediction_noise: float = 0.0
+    drr_quantum: int | None = None
+    mlfq_quantum: int = 64
+    reserve_output: bool = False
     long_prefill_token_threshold: int = 0
     long_prefill_token_threshold_adaptive: bool = False
     scheduler_reserve_full_isl: bool = True
@@ -33,12 +47,24 @@ class EngineConfig:
     max_num_active_seqs: int | None = None
     max_num_scheduled_tokens: int | None = None
     prefill_schedule_interval: int = 1
+    allocated_blocks: int = 0
+    """Blocks there is memory for: num_blocks at start. Live, num_blocks moves below it."""
     notes: tuple[str, ...] = ()
     """What `resolve` decided by itself, for the person to read."""
 
     @property
     def usable_blocks(self) -> int:
         return self.num_blocks - 1
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """client_weights as a table; clients that are not in it have 1."""
+        return read_weights(self.client_weights)
+
+    @property
+    def cpu_blocks(self) -> int:
+        """num_cpu_blocks of a resolved configuration."""
+        return self.num_cpu_blocks or 0
 
     @property
     def model_len(self) -> int:
@@ -54,7 +80,12 @@ class EngineConfig:
         """This configuration with one live knob changed, checked as a whole. ConfigError leaves nothing changed."""
         changed: dict[str, Any] = {name: check_value(name, value)}
         if not KNOBS[name].live:
-            raise ConfigError(name, "cannot change while the engine runs; restart with another value")
+            raise ConfigError(name, "cannot change while the engine runs: the engine must be built anew")
+        if name == "num_blocks" and changed[name] > self.allocated_blocks:
+            raise ConfigError(
+                name, f"{changed[name]} is above the {self.allocated_blocks} blocks that are allocated; the engine "
+                "must be built anew for more",
+            )  # fmt: skip
         config = dataclasses.replace(self, **changed)
         config._check_together(live=True)
         config.check_live()
@@ -71,10 +102,13 @@ class EngineConfig:
             )
 
     @classmethod
-    def resolve(cls, asked: dict[str, Any] | None = None, model_max_len: int | None = None) -> EngineConfig:
+    def resolve(
+        cls, asked: dict[str, Any] | None = None, model_max_len: int | None = None, block_bytes: int | None = None
+    ) -> EngineConfig:
         """A checked configuration from the values a person gave; the rest are defaults.
 
         model_max_len: the longest sequence the model's positions allow (None: no limit known).
+        block_bytes: of one KV block, to make blocks of swap_space (None: as many as the pool has).
         Raises ConfigError naming the knob and its range.
         """
         given = {name: check_value(name, value) for name, value in (asked or {}).items()}
@@ -107,7 +141,10 @@ class EngineConfig:
         if not budget_given and values["max_num_seqs"] > values["max_num_batched_tokens"]:
             values["max_num_batched_tokens"] = values["max_num_seqs"]
             notes.append(f"max_num_batched_tokens {values['max_num_seqs']}: raised to max_num_seqs")
-        config = cls(**values, notes=tuple(notes))
+        if values["num_cpu_blocks"] is None:
+            room = int(values["swap_space"] * (1 << 30))
+            values["num_cpu_blocks"] = values["num_blocks"] if block_bytes is None else room // block_bytes
+        config = cls(**values, allocated_blocks=values["num_blocks"], notes=tuple(notes))
         config._check_together(live=False)
         return config
 
@@ -134,7 +171,8 @@ class EngineConfig:
                 f"{self.long_prefill_token_threshold} is above max_model_len {self.model_len}",
             )
         need = -(-self.model_len // self.block_size)
-        if need > self.usable_blocks:
+        # Live, a pool may shrink below that: requests that outgrow it end, with the reason.
+        if not live and need > self.usable_blocks:
             raise ConfigError(
                 "max_model_len",
                 f"{self.model_len} needs {need} blocks of {self.block_size}, the pool has {self.usable_blocks} "

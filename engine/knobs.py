@@ -6,11 +6,16 @@ exported flags are all made from these rows.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from engine.errors import ConfigError
 
 KnobValue = int | float | bool | str | None
+POLICY_NAMES = (
+    "fcfs", "priority", "fair", "drr", "sjf", "srpt", "mlfq", "edf", "slack", "lpm", "lcf", "rpm",
+)  # fmt: skip
+VICTIM_NAMES = ("auto", "last", "priority", "latest", "cheapest", "largest", "greediest")
 
 
 class Knob(NamedTuple):
@@ -23,6 +28,10 @@ class Knob(NamedTuple):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    """Text that is allowed too (a regular expression); without choices: the only text that is allowed."""
+    hint: str = ""
+    """What such text looks like, for people."""
     live: bool = False
     label: str = ""
     """A shorter name where a panel is narrow."""
@@ -38,8 +47,8 @@ class Knob(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        if self.choices:
-            return " | ".join(self.choices)
+        if self.choices or self.hint:
+            return " | ".join([*self.choices, self.hint] if self.hint else self.choices)
         if self.type is bool:
             return "on | off"
         high = "" if self.high is None else f"{self.high:.15g}"
@@ -76,9 +85,10 @@ _ROWS = (
         "num_blocks",
         int,
         512,
-        "KV blocks in the pool, the reserved null block 0 included.",
+        "KV blocks in the pool, the reserved null block 0 included; live up to what was allocated at start.",
         2,
         1 << 24,
+        live=True,
         vllm="--num-gpu-blocks-override",
         sglang="--max-total-tokens",
         trtllm="kv_cache_config.max_tokens",
@@ -128,15 +138,145 @@ _ROWS = (
         label="prefix_caching",
     ),
     Knob(
+        "batching",
+        str,
+        "continuous",
+        "Refill slots every iteration, or run each batch until its longest member ends.",
+        choices=("continuous", "static"),
+        live=True,
+        trtllm="batching_type",
+    ),
+    Knob(
         "policy",
         str,
         "fcfs",
-        "Order of the waiting queue and choice of the victim.",
-        choices=("fcfs", "priority"),
+        "Who is served next: the order of the waiting queue.",
+        choices=POLICY_NAMES,
+        pattern=r"[A-Za-z_][\w.]*:[A-Za-z_]\w*",
+        hint="module:Class",
         live=True,
         vllm="--scheduling-policy",
         sglang="--schedule-policy",
         trtllm="capacity_scheduler_policy",
+    ),
+    Knob(
+        "victim",
+        str,
+        "auto",
+        "Who is preempted when blocks are short (auto: the policy's own choice).",
+        choices=VICTIM_NAMES,
+        live=True,
+    ),
+    Knob(
+        "preemption_mode",
+        str,
+        "recompute",
+        "What becomes of a preempted request's KV: computed again, or copied out to CPU memory and back.",
+        choices=("recompute", "swap"),
+        live=True,
+        vllm="--preemption-mode (before V1)",
+    ),
+    Knob(
+        "swap_space",
+        float,
+        4.0,
+        "GiB of CPU memory for KV that is swapped out.",
+        0.0,
+        4096.0,
+        vllm="--swap-space (before V1)",
+    ),
+    Knob(
+        "num_cpu_blocks",
+        int,
+        None,
+        "KV blocks of the swap pool (default: what swap_space holds).",
+        0,
+        1 << 24,
+        optional=True,
+    ),
+    Knob(
+        "aging",
+        float,
+        None,
+        "Seconds of waiting that lift a request by one priority level, or halve its length under sjf and srpt "
+        "(0 = never; default: the policy's own).",
+        0.0,
+        1e6,
+        optional=True,
+        live=True,
+    ),
+    Knob(
+        "client_weights",
+        str,
+        "",
+        "Shares of the clients under fair and drr; who is not named has 1.",
+        hint="NAME=WEIGHT,NAME=WEIGHT",
+        live=True,
+    ),
+    Knob(
+        "client_token_budget",
+        int,
+        0,
+        "Most tokens of one client in an iteration (0 = off).",
+        0,
+        1 << 20,
+        live=True,
+        label="client_budget",
+    ),
+    Knob(
+        "requests_per_minute",
+        int,
+        60,
+        "Admissions a minute that policy rpm allows each client.",
+        1,
+        1 << 20,
+        live=True,
+        label="rpm",
+    ),
+    Knob(
+        "count_cached_tokens",
+        bool,
+        False,
+        "Charge a client for prompt tokens found in the prefix cache (fair, drr, lcf).",
+        live=True,
+        label="count_cached",
+    ),
+    Knob(
+        "prediction_noise",
+        float,
+        0.0,
+        "Error of predicted output lengths: sigma of a log-normal factor (0 = oracle).",
+        0.0,
+        5.0,
+        live=True,
+        label="predict_noise",
+    ),
+    Knob(
+        "drr_quantum",
+        int,
+        None,
+        "Tokens a client may get in a round of drr (default: a twentieth of the KV pool).",
+        1,
+        1 << 24,
+        optional=True,
+        live=True,
+    ),
+    Knob(
+        "mlfq_quantum",
+        int,
+        64,
+        "Tokens of service in the first level of mlfq; each further level has twice as many.",
+        1,
+        1 << 20,
+        live=True,
+    ),
+    Knob(
+        "reserve_output",
+        bool,
+        False,
+        "Admit a request only if prompts and longest outputs of all running ones fit: nobody is preempted.",
+        live=True,
+        trtllm="capacity_scheduler_policy GUARANTEED_NO_EVICT",
     ),
     Knob(
         "long_prefill_token_threshold",
@@ -222,11 +362,38 @@ def check_value(name: str, value: Any) -> KnobValue:
         raise ConfigError(name, f"needs a value, allowed: {knob.range_text}")
     if knob.type is bool:
         return _read_bool(knob, value)
-    if knob.choices:
-        if value not in knob.choices:
-            raise ConfigError(name, f"{value!r} is not one of {', '.join(knob.choices)}")
-        return str(value)
+    if knob.type is str:
+        return _read_text(knob, value)
     return _read_number(knob, value)
+
+
+def read_weights(text: str) -> dict[str, float]:
+    """`client_weights` as a table. ConfigError names the part that cannot be read."""
+    weights: dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        client, _, number = part.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = 0.0
+        if not client.strip() or not 0.001 <= weight <= 1000:
+            raise ConfigError("client_weights", f"{part!r} is not NAME=WEIGHT with a weight of 0.001..1000")
+        if client.strip() in weights:
+            raise ConfigError("client_weights", f"{client.strip()!r} has two weights")
+        weights[client.strip()] = weight
+    return weights
+
+
+def _read_text(knob: Knob, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(knob.name, f"{value!r} is not text, allowed: {knob.range_text}")
+    if knob.name == "client_weights":
+        read_weights(value)
+    elif value not in knob.choices and not (knob.pattern and re.fullmatch(knob.pattern, value)):
+        raise ConfigError(
+            knob.name, f"{value!r} is not one of {', '.join([*knob.choices, *filter(None, [knob.hint])])}"
+        )
+    return value
 
 
 def _read_bool(knob: Knob, value: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from engine.knobs import KnobValue
 from engine.request import FinishReason
+from engine.sampling_params import SamplingParams
 
 WAITING_HEAD = 64
 """How many ids from the front of the waiting queue a record lists; a long queue must not cost more."""
@@ -33,6 +34,21 @@ class Kind(StrEnum):
     NEW = "new"
     RUNNING = "running"
     RESUMED = "resumed"
+    SWAPPED_IN = "swapped-in"
+    """Back from the swap pool: nothing is computed again."""
+
+
+class Cause(StrEnum):
+    """Why a request was preempted."""
+
+    BLOCKS = "blocks"
+    """Another running request needed its blocks."""
+    SHRINK = "shrink"
+    """num_blocks was lowered."""
+    DISPLACED = "displaced"
+    """The policy puts another request before it."""
+    REBUILD = "rebuild"
+    """The engine was built anew."""
 
 
 class Reason(StrEnum):
@@ -52,6 +68,14 @@ class Reason(StrEnum):
     """The head of the queue cannot be admitted, and nobody overtakes it."""
     HELD = "held"
     """prefill_schedule_interval holds prompts back."""
+    POLICY = "policy"
+    """The policy keeps it back."""
+    CLIENT_BUDGET = "client-budget"
+    """Its client has had client_token_budget tokens in this iteration."""
+    SWAPPED = "swapped"
+    """Swapped-out requests come before waiting ones."""
+    STATIC_BATCH = "static-batch"
+    """The static batch is closed: it waits for the batch to end, or for the others' prompts to be read."""
     PAUSED = "paused"
 
 
@@ -72,6 +96,8 @@ class Timings(NamedTuple):
     forward: float = 0.0
     sample: float = 0.0
     commit: float = 0.0
+    swap: float = 0.0
+    """Copying KV to the swap pool and back."""
 
 
 class Arrived(NamedTuple):
@@ -86,6 +112,11 @@ class Arrived(NamedTuple):
     """Most output tokens this request can get (max_model_len included)."""
     sampling: str
     """For people: "greedy" or "T 0.8 top_p 0.9 seed 7"."""
+    deadline: float | None = None
+    """Seconds after arrival by which the first token should be there."""
+    expected_output: int | None = None
+    """Output tokens an oracle expects."""
+    params: SamplingParams = SamplingParams()
 
 
 class Rejected(NamedTuple):
@@ -111,14 +142,17 @@ class Scheduled(NamedTuple):
 class Preempted(NamedTuple):
     id: str
     by: str
-    """The request that needed the blocks (may be the same)."""
+    """The request that needed the blocks (may be the same) or took its place; "" when num_blocks was lowered."""
     need: int
-    """Blocks it needed."""
+    """Blocks that were needed."""
     free: int
     """Blocks free at that moment."""
     lost_tokens: int
-    """Computed tokens thrown away."""
+    """Computed tokens thrown away; 0 when they were swapped out."""
     freed_blocks: int
+    cause: Cause = Cause.BLOCKS
+    swapped_blocks: int = 0
+    """Blocks copied to the swap pool; 0: its tokens are computed again."""
 
 
 class Token(NamedTuple):
@@ -142,6 +176,26 @@ class Finished(NamedTuple):
     cached_tokens: int
     preemptions: int
     recomputed_tokens: int
+
+
+class Slots(NamedTuple):
+    """What an iteration made of its batch slots: each of them could have given one request one step.
+
+    Used: steps that gave a token (the iteration that ends a prompt is its request's first). Wasted = total - used.
+    """
+
+    total: int = 0
+    used: int = 0
+    padding: int = 0
+    """Prompt tokens a padded batch would add in this iteration (static batching only)."""
+
+
+class Copied(NamedTuple):
+    """KV moved between the pool and the swap pool in one iteration."""
+
+    out_blocks: int = 0
+    in_blocks: int = 0
+    num_bytes: int = 0
 
 
 class Waiting(NamedTuple):
@@ -171,8 +225,21 @@ class BlockChange(NamedTuple):
     owner: str | None
     """First holder's request id; None when nobody holds it."""
     ref: int
+    """-1: switched off, num_blocks leaves it out."""
     cached: bool
     """Carries a prefix-cache key (with ref 0: free, but still of use)."""
+
+
+class Rebuilt(NamedTuple):
+    """The engine was built anew: an empty pool of other dimensions, maybe another model. All else went on."""
+
+    model: str
+    dtype: str
+    num_blocks: int
+    """Allocated blocks."""
+    block_size: int
+    knobs: tuple[tuple[str, KnobValue], ...]
+    """All of them, as they are now."""
 
 
 class PrefixStats(NamedTuple):
@@ -194,6 +261,7 @@ class Iteration:
     budget: int = 0
     """Token budget of this iteration."""
     # in the order in which things happen
+    rebuilt: Rebuilt | None = None
     knobs: tuple[KnobChange, ...] = ()
     arrived: tuple[Arrived, ...] = ()
     rejected: tuple[Rejected, ...] = ()
@@ -207,13 +275,22 @@ class Iteration:
     waiting: tuple[str, ...] = ()
     """The first WAITING_HEAD ids in order of service."""
     num_waiting: int = 0
+    swapped: tuple[str, ...] = ()
+    """Swapped-out ids in order of return; they come before all waiting ones."""
+    batch: tuple[str, ...] = ()
+    """Members of the static batch by slot, the finished ones included; () when batching is continuous."""
     blocked: Waiting | None = None
     unscheduled: tuple[Unscheduled, ...] = ()
     limit: Limit = Limit.UNDERLOADED
     free_blocks_mid: int = 0
     """After scheduling, before the finished ones gave theirs back."""
     free_blocks: int = 0
+    off_blocks: int = 0
+    """Allocated blocks that num_blocks leaves out."""
+    free_cpu_blocks: int = 0
     blocks: tuple[BlockChange, ...] = ()
+    slots: Slots = Slots()
+    copied: Copied = Copied()
     prefix: PrefixStats = PrefixStats()
     knob_version: int = 0
     paused: bool = False

@@ -15,6 +15,9 @@ class RequestStatus(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     PREEMPTED = "preempted"
+    """Waits to be computed again."""
+    SWAPPED = "swapped"
+    """Preempted, with its KV in the swap pool."""
     FINISHED = "finished"
 
 
@@ -34,6 +37,9 @@ class Request:
         "block_table",
         "cached_tokens",
         "client",
+        "cpu_blocks",
+        "deadline",
+        "expected_output",
         "high_water",
         "id",
         "mid_prompt",
@@ -58,6 +64,8 @@ class Request:
         client: str = "default",
         priority: int = 0,
         arrival: float | None = None,
+        deadline: float | None = None,
+        expected_output: int | None = None,
         prompt_text: str | None = None,
     ) -> None:
         self.id = id
@@ -69,6 +77,10 @@ class Request:
         """Smaller is more urgent."""
         self.arrival = arrival
         """Seconds on the engine's clock; None until submitted means "now"."""
+        self.deadline = deadline
+        """Seconds after arrival by which the first token should be there; None: no hurry."""
+        self.expected_output = expected_output
+        """Output tokens an oracle expects; the scheduler puts in the most it can get where nobody knows."""
         self.prompt_text = prompt_text
 
         self.status = RequestStatus.WAITING
@@ -76,6 +88,8 @@ class Request:
         self.block_table: list[int] = []
         self.block_keys: list[bytes] = []
         """Content key of each full block of known tokens, computed when first needed."""
+        self.cpu_blocks: list[int] = []
+        """Blocks of the swap pool that hold its KV while it is swapped out."""
         self.num_registered = 0
         """Leading blocks of the table whose key is in the prefix cache's index."""
         self.high_water = 0

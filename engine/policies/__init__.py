@@ -1,9 +1,43 @@
-"""Scheduling policies by name."""
+"""Scheduling policies by name. `make_policy` also takes an outside one as `module:Class`."""
 
-from engine.policies.base import Policy, WaitingQueue
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from engine.errors import ConfigError
+from engine.policies.base import Policy, PolicyEnv
 from engine.policies.fcfs import Fcfs
 from engine.policies.priority import Priority
+from engine.policies.victims import VICTIMS, VictimRule
 
-POLICIES: dict[str, type[Fcfs] | type[Priority]] = {policy.name: policy for policy in (Fcfs, Priority)}
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Fcfs, Priority)}
 
-__all__ = ["POLICIES", "Fcfs", "Policy", "Priority", "WaitingQueue"]
+__all__ = ["POLICIES", "VICTIMS", "Policy", "PolicyEnv", "VictimRule", "make_policy"]
+
+
+def make_policy(name: str, env: PolicyEnv) -> Policy:
+    """An empty queue of that policy. ConfigError when an outside one cannot be loaded or is none."""
+    return find_policy(name)(env)
+
+
+def find_policy(name: str) -> type[Policy]:
+    """The class of a policy; `module:Class` is imported, the current folder included."""
+    if name in POLICIES:
+        return POLICIES[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError("policy", f"{name!r} is not one of {', '.join(POLICIES)}, module:Class")
+    if (here := os.getcwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever an outside module raises while it is imported is its author's to read
+        raise ConfigError("policy", f"{name}: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise ConfigError("policy", f"{name} is not a subclass of engine.policies.Policy")
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError("policy", f"{name} lacks {', '.join(missing)}")
+    return found

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from engine.policies.base import WaitingQueue
+from engine.policies.base import Policy, PolicyEnv
 from engine.request import Request
 
 
-class _Fifo:
+class Fcfs(Policy):
     """An ordered dict by id: both ends and any removal in constant time."""
 
-    def __init__(self) -> None:
+    name = "fcfs"
+    exact = True
+
+    def __init__(self, env: PolicyEnv) -> None:
+        super().__init__(env)
         self._requests: OrderedDict[str, Request] = OrderedDict()
 
     def add(self, request: Request) -> None:
@@ -25,27 +29,13 @@ class _Fifo:
     def head(self) -> Request:
         return next(iter(self._requests.values()))
 
-    def pop(self) -> Request:
-        return self._requests.popitem(last=False)[1]
-
-    def remove(self, request: Request) -> None:
+    def take(self, request: Request) -> None:
         del self._requests[request.id]
+
+    remove = take
 
     def __len__(self) -> int:
         return len(self._requests)
 
     def __iter__(self) -> Iterator[Request]:
         return iter(self._requests.values())
-
-
-class Fcfs:
-    name = "fcfs"
-
-    def queue(self, waiting: Sequence[Request] = ()) -> WaitingQueue:
-        fifo = _Fifo()
-        for request in sorted(waiting, key=lambda r: r.arrival or 0.0):
-            fifo.add(request)
-        return fifo
-
-    def victim(self, running: Sequence[Request]) -> int:
-        return len(running) - 1
