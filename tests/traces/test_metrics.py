@@ -26,7 +26,8 @@ def test_one_request_by_hand() -> None:
     assert row.as_dict() == {
         "id": "a", "client": "default", "prompt_len": 4, "token_ids": [1, 2, 3], "text": "Hey!",
         "finish_reason": "length",
-        "error": None, "cached_tokens": 0, "preemptions": 0, "queue_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.0, "e2e_s": 3.5,
+        "error": None, "cached_tokens": 0, "preemptions": 0, "swapped_out": 0, "swapped_blocks": 0,
+        "deadline_s": None, "deadline_met": None, "queue_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.0, "e2e_s": 3.5,
     }  # fmt: skip
     summary = metrics.summary()
     assert summary["requests"] == {
@@ -39,7 +40,7 @@ def test_one_request_by_hand() -> None:
     assert summary["total_tok_s"] == 2.0
     assert summary["ttft_s"]["p50"] == 1.5 and summary["e2e_s"]["p99"] == 3.5 and summary["tpot_s"]["mean"] == 1.0
     assert summary["itl_s"] == {"mean": 1.0, "p50": 1.0, "p90": 1.4, "p95": 1.45, "p99": 1.49, "n": 2}
-    assert summary["kv"] == {"num_blocks": 8, "peak_used": 2}
+    assert summary["kv"] == {"num_blocks": 8, "peak_used": 2, "allocated": 8}
     assert summary["knobs"]["block_size"] == 4
     assert (summary["model"], summary["device"], summary["dtype"]) == ("tiny", "cpu", "float32")
     json.dumps(summary, allow_nan=False)

@@ -43,7 +43,8 @@ def test_every_field(tmp_path: Path) -> None:
     one, two, three = read_workload(path).specs
     assert one == RequestSpec(
         "a", 1.5, prompt="hi [x]", max_tokens=3, client="bob", priority=-1, deadline=2.0, expected_output=9,
-        temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, seed=7, stop=("\n",), stop_token_ids=(3,), ignore_eos=True, where=f"{path}:1",
+        temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, seed=7, stop=("\n",), stop_token_ids=(3,), ignore_eos=True,
+        where=f"{path}:1",
     )  # fmt: skip
     assert (two.id, two.messages, two.stop, two.max_tokens, two.seed) == ("7", (("user", "hi"),), ("end",), 4, None)
     assert (three.id, three.prompt_ids, three.output_len, three.client) == ("line-3", (1, 2), 2, "default")
