@@ -35,8 +35,9 @@ from typing import Any, NamedTuple
 from engine.knobs import KnobValue, read_weights
 from engine.records import Arrived, Finished, Iteration, Kind, Preempted, Scheduled
 from engine.request import FinishReason
+from traces.accounts import Client, Group, floats
 from traces.fairness import BackloggedDifference, Windows, fairness_index
-from traces.stats import COMPLETED, distribution, micro
+from traces.stats import COMPLETED, micro
 
 PROMPT_WEIGHT = 1.0
 OUTPUT_WEIGHT = 2.0
@@ -45,61 +46,12 @@ WINDOW = 10.0
 """Seconds of a window of the windowed service difference."""
 
 
-def _floats() -> array[float]:
-    return array("d")
-
-
 class Starvation(NamedTuple):
     """The longest stay in the queue."""
 
     seconds: float
     client: str
     id: str
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """What is counted for a client and for a priority class alike."""
-
-    arrived: int = 0
-    met: int = 0
-    missed: int = 0
-    oldest: float = 0.0
-    """Largest queue age of requests that have left the queue."""
-
-
-@dataclass(slots=True, eq=False)
-class Client(Group):
-    """The account of one client. Ids of live requests point into `ClientAccounts.live`."""
-
-    name: str = ""
-    weight: float = 1.0
-    completed: int = 0
-    rejected: int = 0
-    failed: int = 0
-    aborted: int = 0
-    service: float = 0.0
-    outstanding: float = 0.0
-    prompt_tokens: int = 0
-    """Processed, those of the prefix cache left out."""
-    cached_tokens: int = 0
-    """Prompt tokens taken from the prefix cache."""
-    output_tokens: int = 0
-    recomputed_tokens: int = 0
-    suffered: int = 0
-    """Preemptions of its requests."""
-    caused: int = 0
-    """Preemptions for the sake of its requests."""
-    queue: dict[str, float] = field(default_factory=dict)
-    """Requests in the queue: id -> since when."""
-    ttft: array[float] = field(default_factory=_floats)
-    itl: array[float] = field(default_factory=_floats)
-    waits: array[float] = field(default_factory=_floats)
-    """Planned arrival to first iteration."""
-
-    def queue_age(self, now: float) -> float | None:
-        """Age of its request that has waited longest, None when it has none in the queue."""
-        return max(0.0, now - min(self.queue.values())) if self.queue else None
 
 
 @dataclass(slots=True)
@@ -112,11 +64,11 @@ class _Live:
     left: int
     """Output tokens it is still expected to get."""
     deadline: float | None
-    """On the engine's clock."""
+    """Seconds after arrival."""
     done: int = 0
     """Leading prompt tokens that were processed or found cached."""
     waited: float | None = None
-    times: array[float] = field(default_factory=_floats)
+    times: array[float] = field(default_factory=floats)
 
 
 class ClientAccounts:
@@ -171,35 +123,7 @@ class ClientAccounts:
         """Each client's account. `share` is of all service; `queue_age_s` is null when it has nobody in the queue."""
         total = self.total_service
         late = self._late()
-        return {
-            name: {
-                "requests": {
-                    "arrived": client.arrived,
-                    "completed": client.completed,
-                    "rejected": client.rejected,
-                    "failed": client.failed,
-                    "aborted": client.aborted,
-                },
-                "weight": client.weight,
-                "service": client.service,
-                "share": micro(client.service / total) if total else None,
-                "demand": client.service + client.outstanding,
-                "tokens": {
-                    "prompt": client.prompt_tokens,
-                    "cached": client.cached_tokens,
-                    "output": client.output_tokens,
-                    "recomputed": client.recomputed_tokens,
-                },
-                "queue_age_s": micro(age := client.queue_age(self.now)),
-                "max_queue_age_s": micro(max(client.oldest, age or 0.0)),
-                "queue_s": distribution(client.waits),
-                "ttft_s": distribution(client.ttft),
-                "itl_s": distribution(client.itl),
-                "preemptions": {"suffered": client.suffered, "caused": client.caused},
-                "deadlines": _deadlines(client, late[client]),
-            }
-            for name, client in self.clients.items()
-        }
+        return {name: client.summary(self.now, total, late[client]) for name, client in self.clients.items()}
 
     def fairness(self) -> dict[str, Any]:
         """Fairness of the run so far; the definitions are those of fairness.py.
@@ -238,7 +162,7 @@ class ClientAccounts:
             str(priority): {
                 "arrived": group.arrived,
                 "max_queue_age_s": micro(max(group.oldest, ages.get(group, 0.0))),
-                "deadlines": _deadlines(group, late[group]),
+                "deadlines": group.deadlines(late[group]),
             }
             for priority, group in sorted(self.priorities.items())
         }
@@ -247,7 +171,9 @@ class ClientAccounts:
         """Deadlines that have passed without a first token, of requests that are alive, by client and by class."""
         late: Counter[Group] = Counter()
         for request in self.live.values():
-            if not request.times and request.deadline is not None and request.deadline < self.now:
+            if request.times or request.deadline is None:
+                continue
+            if self.now - request.arrival > request.deadline:
                 late.update((request.client, request.group))
         return late
 
@@ -315,8 +241,7 @@ class ClientAccounts:
     def _arrive(self, new: Arrived) -> None:
         client, group = self._client(new.client), self.priorities.setdefault(new.priority, Group())
         expected = new.max_tokens if new.expected_output is None else min(new.expected_output, new.max_tokens)
-        deadline = None if new.deadline is None else new.arrival + new.deadline
-        self.live[new.id] = _Live(client, group, new.arrival, len(new.prompt_ids), expected, deadline)
+        self.live[new.id] = _Live(client, group, new.arrival, len(new.prompt_ids), expected, new.deadline)
         client.arrived += 1
         group.arrived += 1
         client.outstanding += self.w_p * len(new.prompt_ids) + self.w_q * expected
@@ -358,7 +283,7 @@ class ClientAccounts:
         request = self.live[id]
         client = request.client
         if not request.times and request.deadline is not None:
-            met = now <= request.deadline
+            met = now - request.arrival <= request.deadline
             for group in (client, request.group):
                 group.met += met
                 group.missed += not met
@@ -405,10 +330,3 @@ class ClientAccounts:
         client.service += units
         self._charges[client.name] = self._charges.get(client.name, 0.0) + units
         self.windows.charge(client.name, units)
-
-
-def _deadlines(group: Group, late: int) -> dict[str, Any]:
-    """late: missed ones of requests that are alive."""
-    missed = group.missed + late
-    total = group.met + missed
-    return {"met": group.met, "missed": missed, "attainment": micro(group.met / total) if total else None}
