@@ -7,9 +7,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from workbench.text import clean
+from workbench.text import clean, seconds
 
 SHOWN_CLIENTS = 12
+NAME_CELLS = 14
 
 
 def summary_tables(summary: dict[str, Any]) -> list[Any]:
@@ -60,24 +61,27 @@ def summary_tables(summary: dict[str, Any]) -> list[Any]:
 
 
 def _client_table(clients: dict[str, Any]) -> Any:
-    """Those with most service. Waits and latencies in seconds."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("client", style="bold", no_wrap=True, overflow="ellipsis", max_width=14, vertical="bottom")
-    for column in ("done", "service", "share", "longest wait", "TTFT p50", "TTFT p99", "ITL p50", "preempted/ caused"):
-        table.add_column(column, justify="right", vertical="bottom", max_width=9)
+    """Those with most service. Preempted: requests of the client, and other requests for the sake of its own."""
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table.add_column("\nclient", style="bold", no_wrap=True)
+    names = ("requests\ndone", "\nservice", "\nshare", "longest\nwait", "TTFT\np50", "TTFT\np99", "ITL\np50")
+    for name in (*names, "preempted\n/ caused"):
+        table.add_column(name, justify="right", no_wrap=True)
     most = sorted(clients.items(), key=lambda item: -item[1]["service"])
     for name, account in most[:SHOWN_CLIENTS]:
         requests, share = account["requests"], account["share"]
+        shown = Text(clean(name))
+        shown.truncate(NAME_CELLS, overflow="ellipsis")
         table.add_row(
-            Text(clean(name)),
+            shown,
             f"{requests['completed']}/{requests['arrived'] + requests['rejected']}",
             f"{account['service']:,.0f}",
             "-" if share is None else f"{share:.1%}",
-            _seconds(account["max_queue_age_s"]),
-            _seconds(account["ttft_s"]["p50"]),
-            _seconds(account["ttft_s"]["p99"]),
-            _seconds(account["itl_s"]["p50"]),
-            f"{account['preemptions']['suffered']}/{account['preemptions']['caused']}",
+            seconds(account["max_queue_age_s"]),
+            seconds(account["ttft_s"]["p50"]),
+            seconds(account["ttft_s"]["p99"]),
+            seconds(account["itl_s"]["p50"]),
+            f"{account['preemptions']['suffered']} / {account['preemptions']['caused']}",
         )
     return table
 
@@ -94,7 +98,7 @@ def _preemptions(summary: dict[str, Any]) -> str:
             f"{swap['count']} by swap: {swap['blocks_out']:,} blocks out, {swap['blocks_in']:,} in, "
             f"{swap['bytes'] / (1 << 20):,.1f} MiB, {swap['ms']:,.1f} ms"
         )
-    return f"{summary['preemptions']}; " + "; ".join(parts)
+    return "\n".join(parts)
 
 
 def _slot_steps(slots: dict[str, int]) -> str:
