@@ -170,8 +170,9 @@ def test_tables_fit_80_columns() -> None:
     assert "14 by recompute: 8 tokens again" in text and "1 by swap: 1,000 blocks out, 900 in, 8,192.0 MiB" in text
     assert "1,234 of 123,456 used (1.0%); 98,765 prompt tokens of padding" in " ".join(text.split())
     assert "and 3 more clients with less service" in text
-    (line,) = [line for line in text.splitlines() if line.startswith("a client") and line.endswith("0 / 15")]
-    assert line.split()[-10:] == ["1/1", "200,002", "6.7%", "0us", "90000s", "90000s", "-", "0", "/", "15"]
+    text = printed(crowd(12))
+    (line,) = [line for line in text.splitlines() if line.startswith("a client") and line.endswith("0 / 12")]
+    assert line.split()[-10:] == ["1/1", "200,002", "8.3%", "0us", "90000s", "90000s", "-", "0", "/", "12"]
     assert "fairness" in text and "Jain index" in text
 
 
