@@ -192,7 +192,7 @@ class ClientAccounts:
             self._set_knobs(dict(it.rebuilt.knobs))
         for change in it.knobs:
             self._set_knobs({change.name: change.new})
-        if it.scheduled and self.windows.over(it.t_start):
+        if self.windows.over(it.t_start):
             self.windows.close(*self._state())
         for new in it.arrived:
             self._arrive(new)

@@ -229,6 +229,17 @@ def test_difference_and_windows_of_a_run() -> None:
     assert fairness["jain"] == pytest.approx(26**2 / (2 * (16**2 + 10**2)), abs=1e-6)
 
 
+def test_a_window_ends_before_what_arrives_after_it() -> None:
+    accounts = folded(
+        record(0, 0, 1, arrived=(arrived("a", 0.0, client="ann"), arrived("b", 0.0, client="bob", max_tokens=1)),
+               scheduled=new("a"), tokens=(token("a"),)),
+        record(1, 12, 12, arrived=(arrived("b2", 12.0, 1000, client="bob"),)),  # paused
+        record(2, 40, 41, scheduled=new("b"), tokens=(token("b"),)),
+    )  # fmt: skip
+    # 0..10: ann 6, bob 0, who wants 6. 40..50: ann 0, who wants 14 more, bob 6.
+    assert accounts.fairness()["windows"]["mean"] == 6.0 and accounts.fairness()["windows"]["n"] == 2
+
+
 def test_weights_divide_the_differences() -> None:
     shares = [(1, 3)] * 5
     plain = folded(*backlog(shares)).fairness()
