@@ -211,11 +211,11 @@ class ClientAccounts:
 
     def _compare(self, now: float) -> None:
         """Who is backlogged in this iteration, and what each client got in it."""
-        for name in self._touched:
-            if self.clients[name].queue:
-                self.difference.enter(name)
-            else:
-                self.difference.leave(name)
+        backlogged = [name for name in self._touched if self.clients[name].queue]
+        for name in self._touched.difference(backlogged):  # first: who leaves meets nobody who comes
+            self.difference.leave(name)
+        for name in backlogged:
+            self.difference.enter(name)
         self._touched.clear()
         if self._charges:
             self.difference.charge({name: got / self.clients[name].weight for name, got in self._charges.items()}, now)

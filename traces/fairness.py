@@ -76,7 +76,7 @@ class BackloggedDifference:
         """served[i] - served[j] when i and j were first backlogged together; NaN for pairs that are not."""
 
     def enter(self, client: str) -> None:
-        """It is backlogged from now on."""
+        """It is backlogged from now on. Call `leave` first for those who are no longer."""
         if client in self._slots:
             return
         if not self._free:

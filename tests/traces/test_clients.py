@@ -261,12 +261,17 @@ def test_weights_divide_the_differences() -> None:
 
 def test_whoever_just_left_the_queue_is_not_compared() -> None:
     """ann has 100 units before bob is there; bob waits only until he is admitted."""
-    accounts = folded(
+    before = (
         record(0, 0, 1, arrived=(arrived("a", 0.0, 100, client="ann"), arrived("a2", 0.0, client="ann")),
                scheduled=new("a", tokens=100)),
         record(1, 1, 2, arrived=(arrived("b", 1.0, 50, client="bob"),), scheduled=new("b", tokens=50)),
     )  # fmt: skip
+    accounts = folded(*before)
     assert accounts.fairness()["backlogged_difference"]["max"] is None
+    passing = record(2, 2, 2, arrived=(arrived("c", 2.0, client="cy"),),
+                     finished=(finished("a2", FinishReason.ABORT, client="ann"),))  # fmt: skip
+    comer = folded(*before, passing)  # ann leaves in the record in which cy comes
+    assert comer.fairness()["backlogged_difference"]["max"] is None
     folded(
         record(2, 2, 3, arrived=(arrived("b2", 2.0, client="bob"),), scheduled=(scheduled("a"),), tokens=(token("a"),)),
         record(3, 3, 4, scheduled=new("b2"), tokens=(token("b2"),)),

@@ -102,8 +102,10 @@ def test_difference_is_that_of_the_definition(steps: list[tuple[set[str], dict[s
     found = BackloggedDifference()
     before: set[str] = set()
     for at, (backlogged, charges) in enumerate(steps):
-        for client in sorted(before ^ backlogged):
-            (found.enter if client in backlogged else found.leave)(client)
+        for client in before - backlogged:
+            found.leave(client)
+        for client in backlogged:
+            found.enter(client)
         found.charge({client: float(units) for client, units in charges.items()}, at)
         before = backlogged
     worst: int | None = None
