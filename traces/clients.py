@@ -99,8 +99,8 @@ class ClientAccounts:
         self._weights: dict[str, float] = {}
         self._set_weights(knobs.get("client_weights"))
         self._starved: Starvation | None = None
-        self._touched: set[str] = set()
-        """Clients whose queue this record changed."""
+        self._touched: dict[str, None] = {}
+        """Clients whose queue this record changed, in order, so that a tie is told the same way every time."""
         self._charges: dict[str, float] = {}
         """Units this record gave."""
 
@@ -211,11 +211,12 @@ class ClientAccounts:
 
     def _compare(self, now: float) -> None:
         """Who is backlogged in this iteration, and what each client got in it."""
-        backlogged = [name for name in self._touched if self.clients[name].queue]
-        for name in self._touched.difference(backlogged):  # first: who leaves meets nobody who comes
-            self.difference.leave(name)
-        for name in backlogged:
-            self.difference.enter(name)
+        for name in self._touched:  # first: who leaves meets nobody who comes
+            if not self.clients[name].queue:
+                self.difference.leave(name)
+        for name in self._touched:
+            if self.clients[name].queue:
+                self.difference.enter(name)
         self._touched.clear()
         if self._charges:
             self.difference.charge({name: got / self.clients[name].weight for name, got in self._charges.items()}, now)
@@ -246,7 +247,7 @@ class ClientAccounts:
         group.arrived += 1
         client.outstanding += self.w_p * len(new.prompt_ids) + self.w_q * expected
         client.queue[new.id] = new.arrival
-        self._touched.add(client.name)
+        self._touched[client.name] = None
 
     def _preempt(self, victim: Preempted, now: float) -> None:
         client = self.live[victim.id].client
@@ -255,7 +256,7 @@ class ClientAccounts:
         if causer is not None and victim.by != victim.id:
             causer.client.caused += 1
         client.queue[victim.id] = now
-        self._touched.add(client.name)
+        self._touched[client.name] = None
 
     def _schedule(self, item: Scheduled, now: float) -> None:
         request = self.live[item.id]
@@ -324,7 +325,7 @@ class ClientAccounts:
             group.oldest = max(group.oldest, age)
         if self._starved is None or age > self._starved.seconds:
             self._starved = Starvation(age, request.client.name, id)
-        self._touched.add(request.client.name)
+        self._touched[request.client.name] = None
 
     def _charge(self, client: Client, units: float) -> None:
         client.service += units
