@@ -37,7 +37,7 @@ class ScriptedEngine:
     def has_work(self) -> bool:
         return bool(self.planned)
 
-    def next_arrival(self) -> float | None:
+    def next_event(self) -> float | None:
         return min(request.arrival or 0.0 for request in self.planned)
 
     def step(self) -> Iteration | None:
@@ -120,7 +120,7 @@ def test_stuck_engine_is_a_fault(
     monkeypatch.setenv("WORKBENCH_LOG", str(tmp_path / "log.txt"))
     engine = ScriptedEngine()
     monkeypatch.setattr(engine, "step", lambda: None)
-    monkeypatch.setattr(engine, "next_arrival", lambda: None)
+    monkeypatch.setattr(engine, "next_event", lambda: None)
     assert run(engine, requests(0.0)) == 1
     assert "did nothing" in capsys.readouterr().err
 
