@@ -247,7 +247,8 @@ class Metrics:
         again after a preemption. `output_tok_s` and `total_tok_s` (prompt + output) are over `wall_s`.
 
         `preemption`: each one is counted under `recompute` or under `swap`, and by its cause. `recompute.ms` is an
-        estimate: forward time times the recomputed share of the iteration's tokens; `swap.ms` was measured.
+        estimate: forward time times the recomputed share of the iteration's tokens; `swap.ms` was measured. Blocks that
+        are still in the prefix cache are not copied back, so `blocks_in` may be below `blocks_out`.
         `slot_steps` adds up `Iteration.slots`. `kv.num_blocks` is the knob, null block included; `peak_used` never
         includes it, nor blocks switched off; `allocated` is what there is memory for now. `starvation` is the longest
         stay in the queue and whose; clients.py defines it, `clients` and `fairness`.

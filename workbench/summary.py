@@ -125,8 +125,13 @@ def _fairness(fairness: dict[str, Any]) -> str:
         if found["max"]:
             text += f" ({clean(found['ahead'])} ahead of {clean(found['behind'])})"
     if windows["n"]:
-        text += f"; in windows of {windows['length_s']:g} s {windows['mean']:,.0f} apart, at most {windows['max']:,.0f}"
-    return text + f"; Jain index {_index(fairness['jain'])} ({_index(windows['jain_mean'])} in a window)"
+        text += (
+            f"\n{windows['mean']:,.0f} apart in a window of {windows['length_s']:g} s, at most {windows['max']:,.0f}"
+        )
+    text += f"\nJain index {_index(fairness['jain'])}"
+    if windows["jain_mean"] is not None:
+        text += f"; {_index(windows['jain_mean'])} in a window, at least {_index(windows['jain_min'])}"
+    return text
 
 
 def _index(value: float | None) -> str:
