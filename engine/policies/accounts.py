@@ -32,14 +32,10 @@ class Accounts(PerClient):
     def charge(self, client: str, tokens: int) -> None:
         """Put that many weighted tokens to the account of a client, waiting or not."""
 
-    def configured(self) -> None:  # noqa: B027
-        """Knobs have changed, weights among them."""
-
     def begin(self) -> None:
         if self.env.config is not self._config:
             self._config = self.env.config
             self._weights = self._config.weights
-            self.configured()
 
     def weight(self, client: str) -> float:
         return self._weights.get(client, 1.0)

@@ -39,10 +39,10 @@ class PerClient(Policy):
         Lazy, and the ranks never fall.
         """
 
-    def joins(self, client: str) -> None:  # noqa: B027
+    def joins(self, client: str) -> None:
         """A client that had nothing waiting is about to get a request."""
 
-    def leaves(self, client: str) -> None:  # noqa: B027
+    def leaves(self, client: str) -> None:
         """A client has nothing waiting any more."""
 
     def touch(self, client: str) -> None:
