@@ -72,6 +72,8 @@ class Mlfq(Policy):
         self._used.pop(request.id, None)
 
     def displaced(self, running: Sequence[Request]) -> int | None:
+        if not running:
+            return None
         head = self.head()
         level = self._position(self._levels[head.id], self._places[head.id])[0]
         index = lowest(running, self)
