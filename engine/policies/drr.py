@@ -56,7 +56,7 @@ class Drr(Accounts):
             spent += self.price(request)
 
     def joins(self, client: str) -> None:
-        self._spent[client] = self._without_savings(client)
+        self._spent[client] = max(self._spent.get(client, 0.0), self._round * self._share(client))
         self._joined += 1
         self._turns[client] = self._joined
 
@@ -67,9 +67,7 @@ class Drr(Accounts):
         super().take(request)
 
     def charge(self, client: str, tokens: int) -> None:
-        if client not in self._queues:
-            self._spent[client] = self._without_savings(client)
-        self._spent[client] += tokens
+        self._spent[client] = self._spent.get(client, self._round * self._share(client)) + tokens
         self.touch(client)
 
     def deficit(self, client: str) -> float:
@@ -78,9 +76,6 @@ class Drr(Accounts):
     def service(self, client: str) -> float:
         """Over the client's weight; quanta it let pass count as service."""
         return self._spent.get(client, 0.0) / self.weight(client)
-
-    def _without_savings(self, client: str) -> float:
-        return max(self._spent.get(client, 0.0), self._round * self._share(client))
 
     def _share(self, client: str) -> float:
         return self._quantum * self.weight(client)

@@ -66,9 +66,12 @@ def test_priority_order() -> None:
     rng = random.Random(1)
     names = ["10_x", "2_x", "a", "", "ab", "a\x00", "a b", "é", "\U0001f600", "Z"]
     requests = [
-        make(f"{name}{i}" if i % 3 else name * (i + 1), arrival=rng.choice([0.0, 1.0, 2.5]), priority=level)
+        make(
+            f"{name}{i}" if i % 3 else name * (i + 1),
+            arrival=rng.choice([0.0, 1.0, 2.5]),
+            priority=rng.choice([-2, 0, 7]),
+        )
         for i, name in enumerate(names * 4)
-        if (level := rng.choice([-2, 0, 7])) is not None
     ]
     policy = policy_of("priority")
     expected: list[Request] = []
