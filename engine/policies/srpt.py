@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.policies.sjf import Sjf
+from engine.policies.victims import lowest
 from engine.request import Request
 
 
@@ -26,12 +27,12 @@ class Srpt(Sjf):
         head = self.head()
         rank = self.rank(head)
         # Who would come before the head once it waits would only take the place back.
-        behind = [index for index, request in enumerate(running) if self.rank(request) > rank]
+        behind = [request for request in running if self.rank(request) > rank]
         if not behind:
             return None
-        index = max(behind, key=lambda index: self.size(running[index]))
-        gain = self.size(running[index]) - self.size(head)
-        return index if gain > self._cost(running[index]) else None
+        longest = behind[lowest(behind, self)]
+        gain = self.size(longest) - self.size(head)
+        return running.index(longest) if gain > self._cost(longest) else None
 
     def _cost(self, request: Request) -> int:
         """Iterations lost by preempting a running request."""

@@ -48,7 +48,7 @@ def greediest(running: Sequence[Request], policy: Policy) -> int:
 
 def lowest(running: Sequence[Request], policy: Policy) -> int:
     """The one the policy itself would serve last, where it says so; among equals the one that arrived last."""
-    return max(range(len(running)), key=lambda i: (policy.level(running[i]), running[i].arrival or 0.0))
+    return max(range(len(running)), key=lambda i: (policy.level(running[i]), running[i].arrival or 0.0, running[i].id))
 
 
 VICTIMS: dict[str, VictimRule] = {
