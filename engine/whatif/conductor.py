@@ -11,6 +11,7 @@ that told of nothing else have no counterpart.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import count
 from typing import NamedTuple
@@ -23,7 +24,9 @@ from engine.whatif.clocks import MovedClock
 from engine.whatif.journal import Commands, Journal, Life, check_sum
 
 STUCK = 1000
-"""Records in a row without an executed iteration after which a future is given up."""
+"""Tries in a row without an executed iteration after which a future is given up."""
+TICK = 1e-6
+"""Time always goes on, even if what is waited for should have happened by now."""
 
 
 class _Due(NamedTuple):
@@ -90,10 +93,15 @@ class Conductor:
         for change in commands.knobs:
             if change.name not in self.skip_knobs:
                 engine.set_knob(change.name, change.new)
-        for life in commands.arrived:
-            engine.submit(self.request_of(life))
+        arrivals = deque(commands.arrived)
         for id, detail in commands.aborted:
+            if any(life.arrived.id == id for life in arrivals):
+                while arrivals[0].arrived.id != id:
+                    engine.submit(self.request_of(arrivals.popleft()))
+                engine.submit(self.request_of(arrivals.popleft()))
             engine.abort(id, detail)
+        for life in arrivals:
+            engine.submit(self.request_of(life))
 
     # ---- after it ---------------------------------------------------------------------------------
 
@@ -107,19 +115,18 @@ class Conductor:
             while due and due[0].time <= clock.now():
                 heapq.heappop(due).ask()
             record = engine.step()
-            if record is None:
-                if not self._skip_to_next(due):
-                    return
-                continue
-            yield record
-            if record.executed:
+            if record is None and not self._skip_to_next(due):
+                return
+            if record is not None:
+                yield record
+            if record is not None and record.executed:
                 fruitless = 0
                 left = None if left is None else left - 1
                 between()
                 continue
             fruitless += 1
             if fruitless > STUCK:
-                self.stuck = f"nothing has run for {STUCK} records: {len(engine.scheduler.requests)} requests are stuck"
+                self.stuck = f"{len(engine.scheduler.requests)} requests are stuck: nothing has run for {STUCK} tries"
                 return
 
     def _due(self, start: int) -> list[_Due]:
@@ -157,13 +164,12 @@ class Conductor:
     def _skip_to_next(self, due: list[_Due]) -> bool:
         """Move the clock to when something can happen; False when nothing can."""
         engine, now = self.engine, self.clock.now()
-        arrival = engine.next_arrival()
-        times = [time for time in (arrival, due[0].time if due else None) if time is not None and time > now]
+        times = [time for time in (engine.next_event(), due[0].time if due else None) if time is not None]
         if not times:
             if engine.has_work():
                 self.stuck = f"{len(engine.scheduler.requests)} requests wait for what never comes"
             return False
-        self.clock.jump(min(times))
+        self.clock.jump(max(min(times), now + TICK))
         return True
 
 

@@ -22,7 +22,9 @@ WARM_UP = 5
 ENOUGH = 12
 """With fewer samples only a constant and tokens are fitted."""
 OUTLIER = 5.0
-"""Residuals further than this many median absolute deviations from their median are left out."""
+"""Relative residuals further than this many median absolute deviations from their median are left out."""
+NO_OUTLIER = 0.02
+"""Never one closer than this, however good the fit."""
 BEYOND = 2.0
 """A forecast at more than this many times the largest measured size is an extrapolation."""
 DEFAULT_STEP_S, DEFAULT_SEQ_S = 1e-3, 1e-5
@@ -72,7 +74,7 @@ class FittedCosts:
         residual = _relative(work, seconds, coefficients)
         middle = np.median(residual)
         spread = np.median(np.abs(residual - middle))
-        kept = np.abs(residual - middle) <= max(OUTLIER * spread, 1e-9)
+        kept = np.abs(residual - middle) <= max(OUTLIER * spread, NO_OUTLIER)
         work, seconds = work[kept], seconds[kept]
         coefficients = _fit(work, seconds, few)
         later = None

@@ -11,6 +11,7 @@ same token with the same reason. Ends by length are the scheduler's: other limit
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from engine.config import EngineConfig
@@ -114,7 +115,7 @@ class ForcedExecutor:
             self.far += self._costs.beyond(work)
         return Sampled(tokens, 0.0, self._clock.now() - begun, 0.0)
 
-    def copy_blocks(self, out: list[tuple[int, int]], back: list[tuple[int, int]]) -> int:
+    def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
         if self.until is None:
             self._clock.advance(self._costs.swap_seconds(len(out) + len(back)))
         return 0

@@ -3,8 +3,8 @@
 Every command with the record before which it was applied, every request with its tokens and its end, and for every
 iteration its times, what it cost its time for, and a check sum of what was decided.
 
-Invariant: everything comes from the records. Within one record knob changes are taken to come first, then arrivals
-in order, then aborts; records do not tell more.
+Invariant: everything comes from the records. Within one record knob changes are taken to come first, then aborts, then
+arrivals (but nobody is aborted before arriving); records do not tell more.
 Omission: no text, and no prompt of a refused request (records have none), so refused requests are in no future.
 Check sums are for this process only: hashes of strings differ in the next.
 """
