@@ -161,7 +161,10 @@ class _Reading:
                 self._begin(new.id, new.client, new.arrival)
             for refused in it.rejected:
                 self.rejected += 1
+                alive = self._keys.get(refused.id)
                 self._begin(refused.id, refused.client, it.t_start).reason = "rejected"
+                if alive is not None:  # its name was taken: what comes is about the one who has it
+                    self._keys[refused.id] = alive
             for victim in it.preempted:
                 outcomes[keys[victim.id]].preemptions += 1
             for item in it.scheduled:

@@ -52,8 +52,8 @@ class Conductor:
         self.clock = clock
         self.request_of = request_of
         self.skip_knobs = frozenset(skip_knobs)
-        self.stuck: str | None = None
-        """Why a future ended although requests were left."""
+        self.notes: list[str] = []
+        """What a person should know about the future, one line each."""
 
     # ---- before the fork --------------------------------------------------------------------------
 
@@ -83,7 +83,12 @@ class Conductor:
             if record is not None:
                 yield record
         engine.seq = end
-        clock.jump(journal.starts[end] if end < journal.num_records else journal.ends[-1] if end else 0.0)
+        self.wait_for(at_step)
+
+    def wait_for(self, at_step: int) -> None:
+        """Make it the time at which iteration `at_step` + 1 began."""
+        journal, at = self.journal, self.journal.prefix(at_step)
+        self.clock.jump(journal.starts[at] if at < journal.num_records else journal.ends[-1] if at else 0.0)
 
     def _obey(self, commands: Commands, seq: int) -> None:
         engine = self.engine
@@ -105,11 +110,14 @@ class Conductor:
 
     # ---- after it ---------------------------------------------------------------------------------
 
-    def go_on(self, at_step: int, horizon: int | None, between: Callable[[], None]) -> Iterator[Iteration]:
-        """Run until every request has ended, or for `horizon` iterations. `between` is called after each."""
+    def go_on(self, start: int, horizon: int | None, between: Callable[[], None]) -> Iterator[Iteration]:
+        """Run until every request has ended, or for `horizon` iterations. `between` is called after each.
+
+        start: record number from which on the journal's commands are still to be obeyed.
+        """
         engine, clock = self.engine, self.clock
         engine.paused, engine.pace = False, None
-        due = self._due(self.journal.prefix(at_step))
+        due = self._due(start)
         left, fruitless = horizon, 0
         while left is None or left > 0:
             while due and due[0].time <= clock.now():
@@ -126,7 +134,7 @@ class Conductor:
                 continue
             fruitless += 1
             if fruitless > STUCK:
-                self.stuck = f"{len(engine.scheduler.requests)} requests are stuck: nothing has run for {STUCK} tries"
+                self.notes.append(f"{len(engine.scheduler.requests)} requests are stuck: {STUCK} tries ran nothing")
                 return
 
     def _due(self, start: int) -> list[_Due]:
@@ -142,6 +150,8 @@ class Conductor:
             if seq < start:
                 continue
             time = self.journal.starts[seq]
+            if commands.rebuilt is not None:
+                self.notes.append(f"the recorded engine was built anew at {time:.1f} s; the one here stays as it is")
             for change in commands.knobs:
                 if change.name not in self.skip_knobs:
                     due.append(_Due(time, next(order), _call(engine.try_knob, change.name, change.new)))
@@ -167,7 +177,7 @@ class Conductor:
         times = [time for time in (engine.next_event(), due[0].time if due else None) if time is not None]
         if not times:
             if engine.has_work():
-                self.stuck = f"{len(engine.scheduler.requests)} requests wait for what never comes"
+                self.notes.append(f"{len(engine.scheduler.requests)} requests wait for what never comes")
             return False
         self.clock.jump(max(min(times), now + TICK))
         return True

@@ -71,15 +71,14 @@ class ForkPoint:
         wanted, anew = check(changes, self.config, self.at_step)
         if anew:
             branch = _Branch(self.journal, plan_anew(self.journal.config, wanted, notes), self.costs, wanted)
-            for _ in branch.repeat(0):
-                pass
+            branch.conductor.wait_for(0)
         else:
             branch = self._trunk.split(wanted)
             apply(branch.engine, wanted)
         start = branch.clock.now()
         before = branch.watch.before(branch.engine)
         at_fork = branch.engine.config
-        records = tuple(branch.go_on(self.at_step, horizon))
+        records = tuple(branch.go_on(0 if anew else self.journal.prefix(self.at_step), horizon))
         notes += [*self.costs.notes, *branch.notes()]
         complete = not branch.engine.has_work()
         return Future(
@@ -128,9 +127,9 @@ class _Branch:
             yield record
         executor.until = None
 
-    def go_on(self, at_step: int, horizon: int | None) -> Iterator[Iteration]:
+    def go_on(self, start: int, horizon: int | None) -> Iterator[Iteration]:
         pause = self.costs.between
-        return self.conductor.go_on(at_step, horizon, lambda: self.clock.advance(pause))
+        return self.conductor.go_on(start, horizon, lambda: self.clock.advance(pause))
 
     def notes(self) -> list[str]:
         notes = []
@@ -143,6 +142,4 @@ class _Branch:
                 f"{self.executor.far} iterations are more than twice as large as any that was measured: their times "
                 "are extrapolated"
             )
-        if self.conductor.stuck:
-            notes.append(self.conductor.stuck)
-        return notes
+        return [*notes, *self.conductor.notes]

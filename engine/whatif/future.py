@@ -1,7 +1,8 @@
 """`Future`: what became, or would become, of a run from one iteration on.
 
 The same `Iteration` records as a live engine publishes, numbered on from the last one before the fork, so that a copy
-of the recording's view at that point takes them in as they are.
+of the recording's view at that point takes them in as they are. A run that is planned anew from its start (knobs that
+only a new engine can have) begins with record 0, for an empty view of `config`.
 """
 
 from __future__ import annotations

@@ -63,19 +63,22 @@ class Rerun:
         engine = self._engine
         conductor = Conductor(self.journal, engine, self._clock, request_of, self.changes if self._anew else ())
         watch = Watch()
-        for record in conductor.repeat(self.at_step):
-            watch.see(record)
-            yield record
-        conductor.skip_knobs = frozenset(self.changes)
-        if not self._anew:
+        if self._anew:
+            conductor.wait_for(0)
+        else:
+            for record in conductor.repeat(self.at_step):
+                watch.see(record)
+                yield record
+            conductor.skip_knobs = frozenset(self.changes)
             apply(engine, self.changes)
         start, before, config = self._clock.now(), watch.before(engine), engine.config
         records = []
-        for record in conductor.go_on(self.at_step, self.horizon, lambda: None):
+        for record in conductor.go_on(
+            0 if self._anew else self.journal.prefix(self.at_step), self.horizon, lambda: None
+        ):
             records.append(record)
             yield record
-        if conductor.stuck:
-            self._notes.append(conductor.stuck)
+        self._notes += conductor.notes
         self._future = Future(
             self.at_step,
             self.changes,

@@ -235,6 +235,10 @@ def test_knobs_of_the_whole_run() -> None:
     assert small.config.block_size == 2 and small.config.max_num_seqs == 3
     assert small.config.max_model_len == 46 and "max_model_len 46" in small.notes[0]
     assert any(it.rejected for it in small.records)
+    view = EngineView(small.config.num_blocks, small.config.block_size, small.config.values())
+    for it in small.records:
+        view.apply(it)
+    assert not view.live()
     cached = point.future({"enable_prefix_caching": False})
     assert tokens_of(cached.records) == tokens_of(records)
     assert any(item.kind is Kind.RESUMED for it in cached.records for item in it.scheduled)
