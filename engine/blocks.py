@@ -4,8 +4,10 @@ Block 0 is the null block: never given out, never free; padding writes go there.
 sits in the free queue; with prefix caching it may still carry a content key, and is then free *and* of use until
 somebody takes it. Allocation takes from the front of the queue. Semantics: vLLM V1's block pool.
 
-Invariant: free + referenced = usable; every key in the index is carried by the blocks listed under it, in order of
-registration. `check()` proves it. Plain integers only: no tensors, no clock.
+Blocks can be switched off and on again while others are in use (`resize`): the pool of a running engine shrinks.
+
+Invariant: free + referenced + off = all but the null block; every key in the index is carried by the blocks listed
+under it, in order of registration. `check()` proves it. Plain integers only: no tensors, no clock.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from collections.abc import Sequence
 from engine.records import BlockChange
 
 ROOT_KEY = b""
+OFF = -1
+"""Reference count of a block that is switched off."""
 
 
 def content_key(parent: bytes, tokens: Sequence[int]) -> bytes:
@@ -38,6 +42,8 @@ class BlockPool:
         self.owner: list[str | None] = [None] * num_blocks
         """First holder, for people; sharers are in `_holders`."""
         self.num_free = num_blocks - 1
+        self._off: list[int] = []
+        """Switched-off blocks, their reference count is OFF."""
         self._holders: dict[int, list[str]] = {}
         self._index: dict[bytes, dict[int, None]] = {}
         self._changed: dict[int, None] = {}
@@ -47,7 +53,28 @@ class BlockPool:
 
     @property
     def num_usable(self) -> int:
-        return self.num_blocks - 1
+        """Blocks that requests can have: without the null block and those switched off."""
+        return self.num_blocks - 1 - len(self._off)
+
+    @property
+    def num_off(self) -> int:
+        return len(self._off)
+
+    def resize(self, usable: int) -> None:
+        """Switch blocks off or on until `usable` are left. Those that go are free ones, in order of eviction."""
+        surplus = self.num_usable - usable
+        assert surplus <= self.num_free and usable <= self.num_blocks - 1, f"resize({usable}), {self.num_free} free"
+        if surplus > 0:
+            gone = self.take(surplus, "")
+            for block in gone:
+                self.ref[block], self.owner[block] = OFF, None
+            self._off += gone
+        elif surplus < 0:
+            back, self._off = self._off[surplus:], self._off[:surplus]
+            for block in sorted(back, reverse=True):
+                self.ref[block] = 0
+                self._changed[block] = None
+                self._link_after(0, block)
 
     def take(self, count: int, owner: str) -> list[int]:
         """The `count` front blocks of the free queue, with one reference each. They lose their keys."""
@@ -131,7 +158,7 @@ class BlockPool:
         """Drop all keys; only when no block is referenced. The queue keeps its order."""
         if self.num_free != self.num_usable:
             return False
-        for block in range(1, self.num_blocks):
+        for block in self.free_queue():
             self.forget(block)
         return True
 
@@ -161,6 +188,10 @@ class BlockPool:
         for table in tables.values():
             for block in table:
                 count[block] += 1
+        for block in self._off:
+            assert count[block] == 0 and self.key[block] is None, "a block that is switched off is in use"
+            count[block] = OFF
+        assert self.num_free + sum(n > 0 for n in count[1:]) + self.num_off == self.num_blocks - 1, "blocks are lost"
         assert count == self.ref, "reference counts differ from the tables"
         assert {b for b in range(1, self.num_blocks) if not self.ref[b]} == set(queue), "free but not in the queue"
         for key, blocks in self._index.items():

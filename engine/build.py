@@ -19,6 +19,7 @@ from engine.models.config import ModelConfig
 from engine.models.decoder import Decoder
 from engine.models.tiny import tiny_config, tiny_weights
 from engine.models.weights import load_weights
+from engine.policies import find_policy
 from engine.tokenizer import Tokenizer
 
 MOST_THREADS = 4 * (os.cpu_count() or 1)
@@ -53,10 +54,11 @@ def build_engine(
     tell = progress or (lambda stage, done, total: None)
     tell("reading the configuration", 0, 1)
     shape = tiny_config() if model is None else ModelConfig.from_folder(model)
-    config = EngineConfig.resolve(asked, shape.max_position_embeddings)
-    config.check_live()
     where = _device(device)
     kind = _dtype(dtype, "float32" if model is None else "bfloat16")
+    config = EngineConfig.resolve(asked, shape.max_position_embeddings, lambda size: size * _token_bytes(shape, kind))
+    config.check_live()
+    find_policy(config.policy)
     _check_memory(shape, config, kind, where)
     if threads is not None:
         if not 1 <= threads <= MOST_THREADS:
@@ -114,9 +116,14 @@ def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
+def _token_bytes(shape: ModelConfig, dtype: torch.dtype) -> int:
+    """KV bytes of one token."""
+    return 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * dtype.itemsize
+
+
 def _check_memory(shape: ModelConfig, config: EngineConfig, dtype: torch.dtype, device: torch.device) -> None:
     """Refuse a KV pool that memory cannot hold, before loading anything."""
-    token = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * dtype.itemsize
+    token = _token_bytes(shape, dtype)
     pool = token * config.block_size * config.num_blocks
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
     if free is not None and pool > 0.9 * free:

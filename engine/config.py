@@ -7,6 +7,7 @@ whatever it decided by itself.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,12 +104,16 @@ class EngineConfig:
 
     @classmethod
     def resolve(
-        cls, asked: dict[str, Any] | None = None, model_max_len: int | None = None, block_bytes: int | None = None
+        cls,
+        asked: dict[str, Any] | None = None,
+        model_max_len: int | None = None,
+        block_bytes: Callable[[int], int] | None = None,
     ) -> EngineConfig:
         """A checked configuration from the values a person gave; the rest are defaults.
 
         model_max_len: the longest sequence the model's positions allow (None: no limit known).
-        block_bytes: of one KV block, to make blocks of swap_space (None: as many as the pool has).
+        block_bytes: bytes of a KV block of a given block_size, to make blocks of swap_space (None: the swap pool has
+        as many blocks as the KV pool).
         Raises ConfigError naming the knob and its range.
         """
         given = {name: check_value(name, value) for name, value in (asked or {}).items()}
@@ -143,7 +148,9 @@ class EngineConfig:
             notes.append(f"max_num_batched_tokens {values['max_num_seqs']}: raised to max_num_seqs")
         if values["num_cpu_blocks"] is None:
             room = int(values["swap_space"] * (1 << 30))
-            values["num_cpu_blocks"] = values["num_blocks"] if block_bytes is None else room // block_bytes
+            values["num_cpu_blocks"] = (
+                values["num_blocks"] if block_bytes is None else room // block_bytes(values["block_size"])
+            )
         config = cls(**values, allocated_blocks=values["num_blocks"], notes=tuple(notes))
         config._check_together(live=False)
         return config

@@ -24,12 +24,14 @@ from engine.plan import Plan
 from engine.records import (
     WAITING_HEAD,
     Arrived,
+    Copied,
     Finished,
     Iteration,
     KnobChange,
     Limit,
     Rejected,
     Scheduled,
+    Slots,
     Timings,
     Token,
 )
@@ -37,6 +39,8 @@ from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
 from engine.tokenizer import Tokenizer
+
+NOTHING_COPIED = Copied()
 
 
 class Engine:
@@ -143,6 +147,11 @@ class Engine:
         first = self._first_planned()
         return first.arrival if first is not None else None
 
+    def next_event(self) -> float | None:
+        """When something happens by itself although nothing can run now: an arrival, or the end of a policy's wait."""
+        times = [self.next_arrival(), self.scheduler.policy.wake() if len(self.scheduler.waiting) else None]
+        return min((time for time in times if time is not None), default=None)
+
     # ---- one iteration ----------------------------------------------------------------------------
 
     def step(self, *, run: bool = True) -> Iteration | None:
@@ -152,8 +161,8 @@ class Engine:
         """
         begun = self.clock.now()
         self._take_arrivals(begun)
-        plan = self.scheduler.schedule() if run and self.scheduler.requests else Plan()
-        if plan.items or plan.preempted:
+        plan = self.scheduler.schedule(begun) if run and self.scheduler.requests else Plan()
+        if plan.eventful:
             return self._run(plan, begun)
         if not self._anything_to_tell():
             return None
@@ -163,9 +172,19 @@ class Engine:
     def _run(self, plan: Plan, begun: float) -> Iteration:
         for victim in plan.preempted:
             self.executor.release(victim.id)
+        finished = []
+        for outgrown, detail in plan.ended:
+            self.executor.release(outgrown.id)
+            reason = FinishReason.LENGTH if outgrown.num_output else FinishReason.ERROR
+            finished.append(self._finish(outgrown, reason, detail))
         scheduled = plan.records()
         limit = plan.limit
-        decided = self.clock.now()
+        decided = swapped = self.clock.now()
+        copied = NOTHING_COPIED
+        if plan.copies_out or plan.copies_in:
+            size = self.executor.copy_blocks(plan.copies_out, plan.copies_in)
+            copied = Copied(len(plan.copies_out), len(plan.copies_in), size)
+            swapped = self.clock.now()
         # A lone request that preempted itself leaves nothing to run.
         sampled = Sampled([], 0.0, 0.0, 0.0)
         if plan.items:
@@ -188,9 +207,10 @@ class Engine:
                 tokens.append(Token(request.id, token, piece))
             if reason is None and self.scheduler.length_reached(request):
                 reason = FinishReason.LENGTH
+                if self.scheduler.outgrows_pool(request):
+                    self._outputs[request.id].detail = f"all {self.config.usable_blocks} KV blocks are full"
             return reason
 
-        finished = []
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
             self.scheduler.solo = False
@@ -201,8 +221,8 @@ class Engine:
         if plan.items:
             self.step_count += 1
         committed = self.clock.now() - executed
-        timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed)
-        return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit)
+        timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
+        return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
 
     def _watch_progress(self, plan: Plan, sampled: bool) -> None:
         """End a preemption storm in which nobody gets anywhere.
@@ -231,6 +251,7 @@ class Engine:
         tokens: tuple[Token, ...],
         finished: list[Finished],
         limit: Limit,
+        copied: Copied = NOTHING_COPIED,
     ) -> Iteration:
         scheduler = self.scheduler
         record = Iteration(
@@ -250,12 +271,18 @@ class Engine:
             running=tuple([request.id for request in scheduler.running]),
             waiting=tuple([request.id for request in islice(scheduler.waiting, WAITING_HEAD)]),
             num_waiting=len(scheduler.waiting),
+            swapped=tuple([request.id for request in scheduler.swapped]),
+            batch=tuple([request.id for request in scheduler.batch.members]),
             blocked=plan.blocked,
             unscheduled=tuple(plan.unscheduled),
             limit=limit,
             free_blocks_mid=plan.free_blocks,
             free_blocks=scheduler.pool.num_free,
+            off_blocks=scheduler.pool.num_off,
+            free_cpu_blocks=scheduler.swap_pool.num_free,
             blocks=scheduler.pool.changes(),
+            slots=Slots(plan.slots, len(tokens), plan.padding) if scheduled else Slots(),
+            copied=copied,
             prefix=plan.prefix,
             knob_version=self.knob_version,
             paused=self.paused,
@@ -269,7 +296,7 @@ class Engine:
         for pending in (self._arrived, self._rejected, self._knobs, self._notices):
             pending.clear()
         if self._check:
-            scheduler.pool.check({id: request.block_table for id, request in scheduler.requests.items()})
+            scheduler.check()
         return record
 
     def fault_record(self, trace: str, unread: Sequence[Request] = ()) -> Iteration:
@@ -296,6 +323,8 @@ class Engine:
             finished=(*self._aborted.values(), *ended),
             free_blocks=scheduler.pool.num_free,
             free_blocks_mid=scheduler.pool.num_free,
+            off_blocks=scheduler.pool.num_off,
+            free_cpu_blocks=scheduler.swap_pool.num_free,
             knob_version=self.knob_version,
             paused=True,
             pace=self.pace,
@@ -345,6 +374,9 @@ class Engine:
                 request.prompt_text,
                 self.scheduler.most_output(request),
                 describe(request.params),
+                request.deadline,
+                request.expected_output,
+                request.params,
             )
         )
 

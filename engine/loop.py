@@ -122,9 +122,9 @@ class EngineThread:
         """Seconds until something could happen by itself; None when only a command can wake the engine."""
         engine = self._engine
         times = []
-        arrival = engine.next_arrival()
-        if arrival is not None:
-            times.append(arrival - engine.clock.now())
+        event = engine.next_event()
+        if event is not None:
+            times.append(event - engine.clock.now())
         if not engine.paused and engine.scheduler.requests:
             times.append(STALLED_S if runnable else pace_wait)
         return max(0.0, min(*times, LONGEST_WAIT_S)) if times else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.records import Kind, Limit, Phase, Preempted, PrefixStats, Reason, Scheduled, Unscheduled, Waiting
+from engine.records import Cause, Kind, Limit, Phase, Preempted, PrefixStats, Reason, Scheduled, Unscheduled, Waiting
 from engine.request import Request
 
 
@@ -34,6 +34,21 @@ class Plan:
     unscheduled: list[Unscheduled] = field(default_factory=list)
     prefix: PrefixStats = PrefixStats()
     free_blocks: int = 0
+    ended: list[tuple[Request, str]] = field(default_factory=list)
+    """Requests that outgrew a pool made smaller, each with the reason."""
+    copies_out: list[tuple[int, int]] = field(default_factory=list)
+    """(pool block, swap block): to be copied first, before anything is written."""
+    copies_in: list[tuple[int, int]] = field(default_factory=list)
+    """(swap block, pool block)."""
+    slots: int = 0
+    """Batch slots of this iteration."""
+    padding: int = 0
+    """Prompt tokens that padding would add to a static batch formed now."""
+
+    @property
+    def eventful(self) -> bool:
+        """Something happened, even if nothing runs."""
+        return bool(self.items or self.preempted or self.ended)
 
     def records(self) -> tuple[Scheduled, ...]:
         """The items as they go into the Iteration record. Call before the sampled tokens are appended."""
@@ -43,7 +58,8 @@ class Plan:
     def limit(self) -> Limit:
         """What kept the iteration from doing more."""
         blocked = self.blocked.reason if self.blocked else None
-        if self.preempted or blocked in (Reason.BLOCKS, Reason.WATERMARK, Reason.PREEMPTION):
+        pressed = any(victim.cause is not Cause.DISPLACED for victim in self.preempted)
+        if pressed or blocked in (Reason.BLOCKS, Reason.WATERMARK, Reason.PREEMPTION, Reason.SWAPPED):
             return Limit.KV_PRESSURE
         if blocked is Reason.SEQS:
             return Limit.SEQ_CAP
@@ -52,6 +68,35 @@ class Plan:
         if any(reason is Reason.BUDGET for _, reason in self.unscheduled):
             return Limit.TOKEN_BUDGET
         return Limit.UNDERLOADED
+
+
+@dataclass(slots=True)
+class Draft:
+    """An iteration while it is being planned."""
+
+    plan: Plan
+    budget: int
+    """Tokens left."""
+    threshold: int
+    """Most tokens of one request, 0: no limit."""
+    hold: bool
+    """Prompts are held back (prefill_schedule_interval)."""
+    quota: int
+    """Most tokens of one client, 0: no limit."""
+    items: dict[str, PlanItem] = field(default_factory=dict)
+    spent: dict[str, int] = field(default_factory=dict)
+    """Tokens by client, while there is a quota."""
+    prefilling: bool = False
+    """Some request reads its prompt."""
+
+    def quota_left(self, client: str) -> int:
+        return self.quota - self.spent.get(client, 0)
+
+    def spend(self, request: Request, tokens: int) -> None:
+        """Take tokens off the budget; negative ones go back."""
+        self.budget -= tokens
+        if self.quota:
+            self.spent[request.client] = self.spent.get(request.client, 0) + tokens
 
 
 def _record(item: PlanItem) -> Scheduled:

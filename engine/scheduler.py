@@ -1,10 +1,13 @@
 """Continuous batching: which requests run in an iteration, with how many tokens, in which blocks.
 
 A decode is nothing special: it is a request with one known token left to compute. An iteration first serves the
-running list in order, preempting when blocks are short, then admits from the head of the waiting queue. With the
-same settings the decisions are those of vLLM 0.33's V1 scheduler (synchronous, full attention), block numbers
-included; `tests/parity` proves it. One deliberate difference: a request that is preempted after it was scheduled
-in the same iteration does not leave keys on blocks that will never be written.
+running list in order, preempting when blocks are short (`Eviction`), then admits from the head of the waiting queue
+(`Admission`). With vLLM-shaped settings the decisions are those of vLLM 0.33's V1 scheduler (synchronous, full
+attention), block numbers included; `tests/parity` proves it. One deliberate difference: a request that is preempted
+after it was scheduled in the same iteration does not leave keys on blocks that will never be written.
+
+Beside those rules, and never changing them: static batching, swap, other policies and victims, per-client budgets,
+and a pool that shrinks and grows.
 
 Invariants: the budget is never exceeded, except by one whole prompt when chunked prefill was switched off while
 running; an admission never preempts; whatever fails changes nothing.
@@ -15,38 +18,89 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.blocks import ROOT_KEY, BlockPool, content_key
+from engine.admission import Admission
+from engine.blocks import BlockPool
 from engine.config import EngineConfig
-from engine.plan import Plan, PlanItem
-from engine.policies import POLICIES
-from engine.records import Kind, Preempted, PrefixStats, Reason, Unscheduled, Waiting
+from engine.eviction import Eviction
+from engine.plan import Draft, Plan, PlanItem
+from engine.policies import Policy, PolicyEnv, make_policy
+from engine.prefix import lookup, register
+from engine.records import Cause, Kind, Reason, Unscheduled, Waiting
 from engine.request import FinishReason, Request, RequestStatus
+from engine.static import StaticBatch
+from engine.swap import SwapPool
 
 
 class Scheduler:
-    """Owns the queues and the block pool. One `schedule()` and one `commit()` an iteration."""
+    """Owns the queues and the block pools. One `schedule()` and one `commit()` an iteration."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self.pool = BlockPool(config.num_blocks, caching=config.enable_prefix_caching)
-        self.policy = POLICIES[config.policy]()
-        self.waiting = self.policy.queue()
+        self.pool = BlockPool(max(config.num_blocks, config.allocated_blocks), caching=config.enable_prefix_caching)
+        self.swap_pool = SwapPool(config.cpu_blocks)
+        self.env = PolicyEnv(config, self._cached_tokens)
+        self.policy: Policy = make_policy(config.policy, self.env)
         self.running: list[Request] = []
         """In order of admission, never sorted."""
+        self.swapped: list[Request] = []
+        """Swapped-out requests in order of return; empty while `displacing`: then they are in the waiting queue."""
+        self.batch = StaticBatch()
         self.requests: dict[str, Request] = {}
-        """Waiting and running ones by id."""
+        """Running, swapped and waiting ones by id."""
         self.solo = False
         """Admit one request at a time (the engine's way out of a preemption storm; never set by the scheduler)."""
+        self.admission = Admission(self)
+        self.eviction = Eviction(self)
         # prefill_schedule_interval: executed iterations, the count after the last one that carried prefill, and
         # whether requests were left waiting by the last full admission pass.
         self._executed = 0
         self._last_prefill: int | None = None
         self._cap_bound = False
 
+    # ---- what the settings mean -------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> Policy:
+        """The waiting queue is the policy itself."""
+        return self.policy
+
+    @property
+    def static(self) -> bool:
+        return self.config.batching == "static"
+
+    @property
+    def displacing(self) -> bool:
+        """The policy may put waiting requests in the place of running ones."""
+        return self.policy.preemptive and not self.static
+
+    @property
+    def exact(self) -> bool:
+        """Victims are vLLM's to the letter, so nobody is protected."""
+        config, policy = self.config, self.policy
+        return (
+            policy.exact
+            and config.victim == "auto"
+            and config.preemption_mode == "recompute"
+            and not self.static
+            and not policy.aging_seconds
+        )
+
+    @property
+    def slots(self) -> int:
+        """Most requests that may run."""
+        return 1 if self.solo else self.config.max_num_active_seqs or self.config.max_num_seqs
+
+    @staticmethod
+    def age(request: Request) -> tuple[float, str]:
+        """The smaller, the longer it has been here."""
+        return request.arrival or 0.0, request.id
+
     # ---- requests and knobs, between iterations ---------------------------------------------------
 
     def add(self, request: Request) -> None:
         """Put a valid request (see `refusal`) into the waiting queue."""
+        if request.expected_output is None:
+            request.expected_output = self.most_output(request)
         self.requests[request.id] = request
         self.waiting.add(request)
 
@@ -57,9 +111,9 @@ class Scheduler:
             return "the prompt is empty"
         if length >= limit:
             return f"the prompt has {length} tokens, max_model_len {limit} leaves room for {limit - 1} and one output"
-        blocks = -(-(length + 1) // self.config.block_size)
-        if blocks > self.pool.num_usable:
-            return f"the prompt needs {blocks} KV blocks, the pool has {self.pool.num_usable}"
+        blocks, usable = -(-(length + 1) // self.config.block_size), self.config.usable_blocks
+        if blocks > usable:
+            return f"the prompt needs {blocks} KV blocks, the pool has {usable}"
         return None
 
     def most_output(self, request: Request) -> int:
@@ -77,55 +131,88 @@ class Scheduler:
             self.running.remove(request)
             self.pool.release(request.block_table, request.id)
             request.block_table = []
+            self.policy.ended(request)
         else:
-            self.waiting.remove(request)
+            if request.status is RequestStatus.SWAPPED:
+                self.swap_pool.give_back(request.cpu_blocks)
+                request.cpu_blocks = []
+            if request in self.swapped:
+                self.swapped.remove(request)
+            else:
+                self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
         return request
 
     def configure(self, config: EngineConfig) -> None:
-        """Go on with changed live knobs. Running requests beyond a lowered limit drain; nobody is thrown out."""
-        if config.policy != self.config.policy:
-            self.policy = POLICIES[config.policy]()
-            self.waiting = self.policy.queue(list(self.waiting))
-        self.config = config
+        """Go on with changed live knobs. ConfigError, and nothing changed, when a policy cannot be loaded.
+
+        Running requests beyond a lowered max_num_seqs drain; a smaller pool takes effect with the next `schedule`,
+        which preempts just enough.
+        """
+        old, policy = self.config, self.policy
+        if config.policy != old.policy:
+            env = PolicyEnv(config, self._cached_tokens)
+            env.now, env.token_seconds = self.env.now, self.env.token_seconds
+            policy = make_policy(config.policy, env)
+            self.env = env
+        self.config = self.env.config = config
+        if policy is not self.policy or config.batching != old.batching:
+            waiting = [*self.policy, *self.swapped]
+            self.policy = policy if policy is not self.policy else make_policy(config.policy, self.env)
+            self.swapped = []
+            for request in sorted(waiting, key=self.age):
+                if request.status is RequestStatus.SWAPPED:
+                    self.eviction.queue_swapped(request)
+                else:
+                    self.waiting.add(request)
+        if config.batching != old.batching:
+            self.batch.form(self.running if self.static else [])
+        if not self.requests:
+            self.pool.resize(config.usable_blocks)
 
     # ---- one iteration ----------------------------------------------------------------------------
 
-    def schedule(self) -> Plan:
-        """Decide the next iteration and take the blocks for it. The caller must run exactly what the plan says."""
+    def schedule(self, now: float = 0.0) -> Plan:
+        """Decide the iteration that begins at `now` and take the blocks for it.
+
+        The caller must run exactly what the plan says.
+        """
         config = self.config
-        budget = config.max_num_scheduled_tokens or config.max_num_batched_tokens
-        plan = Plan(budget=budget)
-        entrants = len(self.running) + len(self.waiting)
+        self.env.now = now
+        self.policy.begin()
+        plan = Plan(budget=config.max_num_scheduled_tokens or config.max_num_batched_tokens)
+        draft = Draft(plan, plan.budget, 0, False, config.client_token_budget)
+        self.eviction.fit_pool(draft)
+        if self.displacing:
+            self.eviction.displace(draft)
+        plan.slots = max(config.max_num_seqs, len(self.running))
+        if self.static:
+            plan.slots = max(plan.slots, len(self.batch.members))
+        entrants = len(self.running) + len(self.waiting) + len(self.swapped)
         threshold = config.long_prefill_token_threshold if entrants > 1 else 0
         if threshold and config.long_prefill_token_threshold_adaptive:
             threshold = max(threshold, config.max_num_batched_tokens // entrants)
-        hold = self._hold_prompts()
-        items: dict[str, PlanItem] = {}
+        draft.threshold = threshold
+        draft.hold = self._hold_prompts()
 
-        budget, carried = self._serve_running(plan, items, budget, threshold, hold)
-        if not plan.preempted:
-            budget, admitted_prefill = self._admit_waiting(plan, items, budget, threshold, hold, carried)
-            carried |= admitted_prefill
-            if not hold:
-                self._cap_bound = len(self.waiting) > 0
-        elif len(self.waiting):
-            head = self.waiting.head()
-            plan.blocked = Waiting(
-                head.id, Reason.PREEMPTION, f"{len(plan.preempted)} preempted in this iteration: nothing is admitted"
-            )
+        self._serve_running(draft)
+        self._admit(draft)
 
-        for item in items.values():
+        items = draft.items.values()
+        policy = self.policy if self.policy.counts else None
+        for item in items:
             request = item.request
             request.num_computed += item.num_tokens
             item.samples = request.num_computed == len(request.token_ids)
             request.mid_prompt = not item.samples
-        plan.items = list(items.values())
-        plan.budget_left = max(budget, 0)
+            if policy is not None:
+                policy.served(request, item.start, item.num_tokens, item.samples)
+        plan.items = list(items)
+        plan.budget_left = max(draft.budget, 0)
         plan.free_blocks = self.pool.num_free
         if items:
             self._executed += 1
-        if carried:
+        if draft.prefilling:
             self._last_prefill = self._executed
         return plan
 
@@ -154,49 +241,59 @@ class Scheduler:
                 request.block_table = []
                 request.status = RequestStatus.FINISHED
                 del self.requests[request.id]
+                self.policy.ended(request)
                 finished.append((request, reason))
         if finished:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
         return finished
 
     def length_reached(self, request: Request) -> bool:
-        """Whether max_tokens or max_model_len ends it."""
+        """Whether max_tokens, max_model_len or the whole pool ends it."""
         known, wanted = len(request.token_ids), request.params.max_tokens
-        return known >= self.config.model_len or (wanted is not None and known - request.num_prompt >= wanted)
+        if known >= self.config.model_len or (wanted is not None and known - request.num_prompt >= wanted):
+            return True
+        return self.outgrows_pool(request)
 
-    # ---- the running pass -------------------------------------------------------------------------
+    def outgrows_pool(self, request: Request) -> bool:
+        """Its next token would not fit into all the blocks there are (a pool made smaller)."""
+        return len(request.token_ids) > self.config.usable_blocks * self.config.block_size
 
-    def _serve_running(
-        self, plan: Plan, items: dict[str, PlanItem], budget: int, threshold: int, hold: bool
-    ) -> tuple[int, bool]:
-        """Give every running request its tokens, in order; returns the budget left and whether prefill ran."""
-        running, pool = self.running, self.pool
+    # ---- the passes -------------------------------------------------------------------------------
+
+    def _serve_running(self, draft: Draft) -> None:
+        """Give every running request its tokens, in order, preempting when blocks are short."""
+        running, pool, plan, items = self.running, self.pool, draft.plan, draft.items
         block_size, model_len = self.config.block_size, self.config.model_len
-        carried = False
+        threshold, hold, quota = draft.threshold, draft.hold, draft.quota
+        reading = self.static and self.batch.reading()
         index = 0
-        while index < len(running) and budget > 0:
+        while index < len(running) and draft.budget > 0:
             request = running[index]
             if hold and request.mid_prompt:
                 plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
+                index += 1
+                continue
+            if reading and request.num_output:
+                plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
                 index += 1
                 continue
             start = request.num_computed
             count = len(request.token_ids) - start
             if 0 < threshold < count:
                 count = threshold
-            count = min(count, budget, model_len - start - 1)
-            if count == 0:
+            count = min(count, draft.budget, model_len - start - 1)
+            if quota:
+                count = min(count, draft.quota_left(request.client))
+            if count <= 0:
+                if quota:
+                    plan.unscheduled.append(Unscheduled(request.id, Reason.CLIENT_BUDGET))
                 index += 1
                 continue
             need = -(-(start + count) // block_size) - len(request.block_table)
             evicted_itself = False
             while need > pool.num_free:
-                at = self.policy.victim(running)
-                victim = running.pop(at)
-                dropped = items.pop(victim.id, None)
-                if dropped is not None:
-                    budget += dropped.num_tokens
-                self._preempt(victim, plan, by=request, need=need, unwritten=dropped is not None)
+                at = self.eviction.victim()
+                victim = self.eviction.preempt(at, draft, by=request.id, need=need)
                 if victim is request:
                     evicted_itself = True
                     break
@@ -209,143 +306,65 @@ class Scheduler:
                 new_blocks = pool.take(need, request.id)
                 request.block_table.extend(new_blocks)
             if pool.caching:
-                self._register(request, start + count)
+                register(pool, request, block_size, start + count)
             items[request.id] = PlanItem(request, count, start, Kind.RUNNING, new_blocks, False)
-            carried |= request.mid_prompt
-            budget -= count
+            draft.prefilling |= request.mid_prompt
+            draft.spend(request, count)
             index += 1
         plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in running[index:])
         if plan.preempted:
             gone = {victim.id for victim in plan.preempted}
             plan.unscheduled = [item for item in plan.unscheduled if item.id not in gone]
-        return budget, carried
 
-    def _preempt(self, victim: Request, plan: Plan, *, by: Request, need: int, unwritten: bool) -> None:
-        """Take all blocks from a request and send it back to the waiting queue, to be computed again."""
-        free = self.pool.num_free
-        lost, blocks = victim.num_computed, victim.block_table
-        if unwritten:
-            # It was given tokens in this very iteration: their blocks are listed in the prefix cache already, but
-            # nobody will write them.
-            for block in blocks[lost // self.config.block_size : victim.num_registered]:
-                self.pool.forget(block)
-        self.pool.release(blocks, victim.id)
-        plan.preempted.append(Preempted(victim.id, by.id, need, free, lost, self.pool.num_free - free))
-        victim.block_table = []
-        victim.high_water = max(victim.high_water, lost)
-        victim.num_computed = victim.num_registered = 0
-        victim.num_preemptions += 1
-        victim.status = RequestStatus.PREEMPTED
-        self.waiting.readd(victim)
+    def _admit(self, draft: Draft) -> None:
+        """Let requests in, unless blocks were short in this iteration."""
+        plan = draft.plan
+        pressed = sum(victim.cause is not Cause.DISPLACED for victim in plan.preempted)
+        if pressed:
+            if len(self.waiting) or self.swapped:
+                head = self.swapped[0] if self.swapped else self.waiting.head()
+                plan.blocked = Waiting(
+                    head.id, Reason.PREEMPTION, f"{pressed} preempted in this iteration: nothing is admitted"
+                )
+            return
+        self.admission.swap_in(draft)
+        if plan.blocked is not None:
+            return
+        if self.static:
+            self.admission.admit_batch(draft)
+        else:
+            self.admission.admit(draft)
+        if not draft.hold:
+            self._cap_bound = len(self.waiting) > 0
 
-    # ---- the waiting pass -------------------------------------------------------------------------
+    def _cached_tokens(self, request: Request) -> int:
+        """Leading known tokens of a request that the prefix cache holds now."""
+        size = self.config.block_size
+        return len(lookup(self.pool, request, size, len(request.token_ids) - 1)) * size
 
-    def _admit_waiting(
-        self, plan: Plan, items: dict[str, PlanItem], budget: int, threshold: int, hold: bool, carried: bool
-    ) -> tuple[int, bool]:
-        """Admit from the head of the queue while everything fits; says in the plan what stopped it."""
-        config, pool, waiting = self.config, self.pool, self.waiting
-        block_size = config.block_size
-        slots = 1 if self.solo else config.max_num_active_seqs or config.max_num_seqs
-        prefix = [0, 0, 0, 0]
-        prefill = False
-        while len(waiting):
-            request = waiting.head()
-            if budget <= 0:
-                plan.blocked = Waiting(request.id, Reason.BUDGET, f"the budget of {plan.budget} tokens is used up")
-                break
-            if len(self.running) >= slots:
-                plan.blocked = Waiting(request.id, Reason.SEQS, f"{len(self.running)} of {slots} slots taken")
-                break
-            hits = self._lookup(request) if pool.caching else []
-            start, known = len(hits) * block_size, len(request.token_ids)
-            if hold and start < known - 1:
-                every = config.prefill_schedule_interval
-                plan.blocked = Waiting(request.id, Reason.HELD, f"prompts run every {every} iterations")
-                break
-            count = known - start
-            if 0 < threshold < count:
-                count = threshold
-            if not config.enable_chunked_prefill and count > budget:
-                # A prompt above the whole budget (possible only after a live change) runs in one piece as the only
-                # prompt of its iteration; it would wait for ever otherwise.
-                if count <= config.max_num_batched_tokens or carried or prefill:
-                    plan.blocked = Waiting(
-                        request.id, Reason.BUDGET, f"{count} tokens in one piece, {budget} of {plan.budget} left"
-                    )
-                    break
-            else:
-                count = min(count, budget)
-            plan.blocked = self._shortage(request, hits, start + count)
-            if plan.blocked is not None:
-                break
-
-            waiting.pop()
-            pool.share(hits, request.id)
-            need = max(0, -(-(start + count) // block_size) - len(hits))
-            request.block_table = [*hits, *pool.take(need, request.id)]
-            request.num_computed, request.num_registered = start, len(hits)
-            if pool.caching:
-                self._register(request, start + count)
-                at = 2 if request.num_preemptions else 0
-                prefix[at] += known
-                prefix[at + 1] += start
-            kind = Kind.RESUMED if request.num_preemptions else Kind.NEW
-            if kind is Kind.NEW:
-                request.cached_tokens = start
-            request.status = RequestStatus.RUNNING
-            self.running.append(request)
-            items[request.id] = PlanItem(request, count, start, kind, tuple(request.block_table), False)
-            prefill |= start < known - 1
-            budget -= count
-        plan.prefix = PrefixStats(*prefix)
-        return budget, prefill
-
-    def _shortage(self, request: Request, hits: Sequence[int], upto: int) -> Waiting | None:
-        """Why the blocks for `upto` tokens, the first of them in `hits`, cannot be had; None when they can."""
-        config, pool = self.config, self.pool
-        if config.scheduler_reserve_full_isl:
-            upto = max(upto, min(len(request.token_ids), config.model_len))
-        revived = sum(pool.ref[block] == 0 for block in hits)
-        need = max(0, -(-upto // config.block_size) - len(hits)) + revived
-        reserve = int(config.watermark * pool.num_blocks) if self.running else 0
-        if need + reserve <= pool.num_free:
-            return None
-        if need <= pool.num_free:
-            detail = f"needs {need} blocks, {pool.num_free} free, {reserve} kept by the watermark"
-            return Waiting(request.id, Reason.WATERMARK, detail)
-        return Waiting(request.id, Reason.BLOCKS, f"needs {need} blocks, {pool.num_free} free")
-
-    # ---- prefix cache -----------------------------------------------------------------------------
-
-    def _lookup(self, request: Request) -> list[int]:
-        """Cached blocks for the beginning of a request. Its last known token is always computed anew."""
-        hits: list[int] = []
-        for index in range((len(request.token_ids) - 1) // self.config.block_size):
-            block = self.pool.lookup(self._key(request, index))
-            if block is None:
-                break
-            hits.append(block)
-        return hits
-
-    def _register(self, request: Request, upto: int) -> None:
-        """List the full blocks within the first `upto` tokens, before the model has filled them."""
-        for index in range(request.num_registered, upto // self.config.block_size):
-            self.pool.register(request.block_table[index], self._key(request, index))
-            request.num_registered = index + 1
-
-    def _key(self, request: Request, index: int) -> bytes:
-        keys, size = request.block_keys, self.config.block_size
-        while len(keys) <= index:
-            at = len(keys) * size
-            keys.append(content_key(keys[-1] if keys else ROOT_KEY, request.token_ids[at : at + size]))
-        return keys[index]
+    def check(self) -> None:
+        """Prove the invariants of queues and pools; AssertionError names what is broken."""
+        self.pool.check({id: request.block_table for id, request in self.requests.items()})
+        self.swap_pool.check({id: request.cpu_blocks for id, request in self.requests.items()})
+        places: dict[str, RequestStatus] = {}
+        for queue in (self.running, self.swapped, self.waiting):
+            for request in queue:
+                assert request.id not in places, f"{request.id} is in two queues"
+                assert self.requests.get(request.id) is request, f"{request.id} is queued but not known"
+                places[request.id] = request.status
+                assert (request.status is RequestStatus.RUNNING) == (queue is self.running), f"{request!r} misplaced"
+                assert queue is self.running or not request.block_table, f"{request!r} holds blocks and does not run"
+                assert bool(request.cpu_blocks) == (request.status is RequestStatus.SWAPPED), f"{request!r}"
+        assert len(places) == len(self.requests), "a request is in no queue"
+        assert len(self.waiting) == sum(
+            request.status is not RequestStatus.RUNNING for request in self.requests.values()
+        ) - len(self.swapped), "the queue miscounts"
 
     # ---- prefill_schedule_interval ----------------------------------------------------------------
 
     def _hold_prompts(self) -> bool:
         every = self.config.prefill_schedule_interval
-        if every == 1 or self._cap_bound or self._last_prefill is None:
+        if every == 1 or self._cap_bound or self._last_prefill is None or self.static:
             return False
         if self._executed + 1 - self._last_prefill >= every:
             return False

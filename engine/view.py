@@ -13,8 +13,9 @@ import copy
 from dataclasses import dataclass, field
 
 from engine.knobs import KnobValue
-from engine.records import Arrived, Finished, Iteration, Phase, Reason
+from engine.records import Arrived, Finished, Iteration, Phase, Preempted, Reason
 from engine.request import FinishReason, RequestStatus
+from engine.sampling_params import SamplingParams
 
 KEEP_FINISHED = 512
 """Finished requests a view remembers; older ones are forgotten so that memory stays flat."""
@@ -32,6 +33,9 @@ class RequestView:
     prompt_text: str | None
     max_tokens: int
     sampling: str
+    deadline: float | None = None
+    expected_output: int | None = None
+    params: SamplingParams = SamplingParams()
     status: RequestStatus = RequestStatus.WAITING
     phase: Phase | None = None
     """What it did in the last iteration that ran it."""
@@ -48,6 +52,8 @@ class RequestView:
     """Why it did not run in the last iteration (waiting, or running without tokens)."""
     detail: str = ""
     cached_tokens: int = 0
+    swapped_blocks: int = 0
+    """Blocks of the swap pool it holds."""
     preemptions: int = 0
     recomputed_tokens: int = 0
     first_scheduled: float | None = None
@@ -90,6 +96,16 @@ class EngineView:
         self.refs[0] = 1  # the null block
         self.cached: list[bool] = [False] * num_blocks
         self.free_blocks = num_blocks - 1
+        self.off_blocks = 0
+        """Allocated blocks that num_blocks leaves out; their `refs` are -1."""
+        self.free_cpu_blocks: int | None = None
+        """None until a record tells."""
+        self.swapped: tuple[str, ...] = ()
+        """Swapped-out ids in order of return, where they have a queue of their own."""
+        self.batch: tuple[str, ...] = ()
+        """Members of the static batch by slot, the ended ones included."""
+        self.storm = ""
+        """Cause of a preemption storm while it lasts."""
         self.peak_used = 0
         self.paused = False
         self.pace: float | None = None
@@ -109,19 +125,24 @@ class EngineView:
     # ---- reading ----------------------------------------------------------------------------------
 
     @property
+    def usable_blocks(self) -> int:
+        """Blocks that requests can have now."""
+        return self.num_blocks - 1 - self.off_blocks
+
+    @property
     def used_blocks(self) -> int:
-        return self.num_blocks - 1 - self.free_blocks
+        return self.usable_blocks - self.free_blocks
 
     @property
     def kv_usage(self) -> float:
-        return self.used_blocks / (self.num_blocks - 1)
+        return self.used_blocks / max(1, self.usable_blocks)
 
     def waiting_ids(self, limit: int | None = None) -> list[str]:
         """Waiting ids in order of service; exact for the first WAITING_HEAD."""
         ids = list(self._waiting_head)
         if limit is not None and len(ids) >= limit:
             return ids[:limit]
-        head = set(ids)
+        head = {*ids, *self.swapped}
         for id in self._waiting:
             if id not in head:
                 ids.append(id)
@@ -130,19 +151,21 @@ class EngineView:
         return ids
 
     def live(self) -> list[RequestView]:
-        """Running by order of admission, then waiting by order of service."""
-        return [self.requests[id] for id in (*self.running, *self.waiting_ids())]
+        """Running by order of admission, then swapped out, then waiting by order of service."""
+        return [self.requests[id] for id in (*self.running, *self.swapped, *self.waiting_ids())]
 
     def reason_of(self, id: str) -> tuple[Reason | None, str]:
         """Why a request did not run in the last iteration, with the numbers as a sentence."""
         request = self.requests[id]
-        if request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
+        if request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED, RequestStatus.SWAPPED):
             if self.paused:
                 return Reason.PAUSED, "the engine is paused"
             blocked = self.last.blocked if self.last else None
             if blocked is not None and blocked.id != id:
-                if blocked.reason is Reason.PREEMPTION:
-                    return Reason.PREEMPTION, blocked.detail
+                if blocked.reason in (Reason.PREEMPTION, Reason.STATIC_BATCH):
+                    return blocked.reason, blocked.detail
+                if blocked.id in self.swapped:
+                    return Reason.SWAPPED, f"behind {blocked.id}, which is swapped out and waits for {blocked.reason}"
                 return Reason.BEHIND_HEAD, f"behind {blocked.id}, which waits for {blocked.reason}"
             if blocked is not None:
                 return blocked.reason, blocked.detail
@@ -172,7 +195,7 @@ class EngineView:
             self._arrive(arrived)
         self.rejected += len(it.rejected)
         for victim in it.preempted:
-            self._preempt(victim.id)
+            self._preempt(victim)
         self._schedule(it)
         for token in it.tokens:
             request = self.requests[token.id]
@@ -191,7 +214,9 @@ class EngineView:
         self._waiting_head = it.waiting
         self.num_waiting = it.num_waiting
         self.free_blocks = it.free_blocks
-        used = self.num_blocks - 1 - min(it.free_blocks_mid, it.free_blocks)
+        self.off_blocks, self.free_cpu_blocks = it.off_blocks, it.free_cpu_blocks
+        self.swapped, self.batch = it.swapped, it.batch
+        used = self.usable_blocks - min(it.free_blocks_mid, it.free_blocks)
         self.peak_used = max(self.peak_used, used)
         self.knob_version, self.paused, self.pace, self.planned = it.knob_version, it.paused, it.pace, it.planned
         if it.fault is not None:
@@ -204,15 +229,18 @@ class EngineView:
         self.requests[arrived.id] = RequestView(*arrived)
         self._waiting[arrived.id] = None
 
-    def _preempt(self, id: str) -> None:
-        request = self.requests[id]
-        request.status = RequestStatus.PREEMPTED
+    def _preempt(self, victim: Preempted) -> None:
+        request = self.requests[victim.id]
+        if victim.swapped_blocks:
+            request.status = RequestStatus.SWAPPED
+        else:
+            request.status, request.computed = RequestStatus.PREEMPTED, 0
         request.phase = None
-        request.computed = 0
         request.blocks = []
+        request.swapped_blocks = victim.swapped_blocks
         request.preemptions += 1
         self.preemptions += 1
-        self._waiting[id] = None
+        self._waiting[victim.id] = None
 
     def _schedule(self, it: Iteration) -> None:
         for item in it.scheduled:
@@ -222,6 +250,7 @@ class EngineView:
             else:
                 request.blocks = list(item.new_blocks)
                 request.status = RequestStatus.RUNNING
+                request.swapped_blocks = 0
                 self._waiting.pop(item.id, None)
                 if request.first_scheduled is None:
                     request.first_scheduled = it.t_start
@@ -235,6 +264,7 @@ class EngineView:
         request = self.requests[done.id]
         request.status = RequestStatus.FINISHED
         request.blocks = []
+        request.swapped_blocks = 0
         request.reason, request.detail = None, ""
         request.finished_at, request.finished_step = it.t_end, it.step
         request.finish_reason, request.finish_detail = done.reason, done.detail

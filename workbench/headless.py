@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NAP = 0.1
 """Longest sleep in seconds: an interrupt is answered this soon."""
 STUCK = 1000
-"""Steps without effect, and without an arrival to wait for, after which the engine is taken for broken."""
+"""Steps without effect, and with nothing to wait for, after which the engine is taken for broken."""
 FAULT = 1
 UNWRITTEN = 2
 SHOWN_REJECTIONS = 5
@@ -201,7 +201,7 @@ def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], N
             continue
         if not engine.has_work():
             return
-        due = engine.next_arrival()
+        due = engine.next_event()
         if due is not None:
             sleep(min(max(due - engine.clock.now(), 0.0), NAP))
             continue

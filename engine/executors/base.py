@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from engine.plan import Plan
@@ -23,6 +24,13 @@ class Sampled(NamedTuple):
 class Executor(Protocol):
     def execute(self, plan: Plan) -> Sampled:
         """Run exactly what the plan says (one item or more) and leave the K/V in its blocks."""
+        ...
+
+    def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
+        """Copy K/V to the swap pool and back, `out` first: (pool block, swap block), then (swap block, pool block).
+
+        Returns the bytes copied. Done when it returns.
+        """
         ...
 
     def release(self, id: str) -> None:

@@ -6,12 +6,15 @@ transfer of the sampled tokens back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.executors.base import Sampled
 from engine.executors.rows import BatchRows
+from engine.executors.swap_kv import SwapKV
 from engine.models.decoder import Decoder
 from engine.plan import Plan
 from engine.sampler import Draw, sample, seed_of
@@ -31,10 +34,14 @@ class TorchExecutor:
             decoder.dtype,
             decoder.device,
         )
+        self._swap = SwapKV(self.kv, config.cpu_blocks)
         self._rows = BatchRows(config.model_len, config.block_size)
         self._clock = clock
         self._seed = seed
         self._seeds: dict[str, int] = {}
+
+    def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
+        return self._swap.copy(out, back)
 
     def release(self, id: str) -> None:
         self._rows.release(id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.clock import Clock, ManualClock
@@ -33,6 +33,7 @@ class FakeExecutor:
         self.released: list[str] = []
         self.hook: Callable[[Plan], None] = lambda plan: None
         self._kv: dict[int, int] = {}
+        self._swapped: dict[int, list[int | None]] = {}
         self._chains: dict[str, list[int]] = {}
 
     def execute(self, plan: Plan) -> Sampled:
@@ -56,6 +57,18 @@ class FakeExecutor:
             self.tokens(item.request.id, item.start + item.num_tokens) if item.samples else None for item in plan.items
         ]
         return Sampled(list(sampled), 0.0, 0.0, 0.0)
+
+    def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
+        assert not (out and back), "in and out in one iteration"
+        size = self.block_size
+        for block, swap in out:
+            self._swapped[swap] = [self._kv.get(block * size + n) for n in range(size)]
+        for swap, block in back:
+            for n, chain in enumerate(self._swapped.pop(swap)):
+                self._kv.pop(block * size + n, None)
+                if chain is not None:
+                    self._kv[block * size + n] = chain
+        return 1000 * (len(out) + len(back))
 
     def release(self, id: str) -> None:
         self.released.append(id)

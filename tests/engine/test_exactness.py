@@ -64,13 +64,13 @@ def spread_preemptions(engine: Engine) -> None:
             return len(running) - 1
         return min(range(len(running)), key=lambda i: running[i].num_preemptions)
 
-    engine.scheduler.policy.victim = victim  # type: ignore[method-assign]
+    engine.scheduler.eviction.victim = lambda: victim(engine.scheduler.running)  # type: ignore[method-assign]
 
 
 def shuffle_victims(engine: Engine) -> None:
     """Preempt anybody: the built-in policies always protect one request, and every one shall be preempted."""
     rng = random.Random(3)
-    engine.scheduler.policy.victim = lambda running: rng.randrange(len(running))  # type: ignore[method-assign]
+    engine.scheduler.eviction.victim = lambda: rng.randrange(len(engine.scheduler.running))  # type: ignore[method-assign]
 
 
 @cache
