@@ -360,9 +360,13 @@ class Engine:
             heapq.heappop(self._arrivals)
         return None
 
+    def make_output(self, request: Request) -> Output:
+        """What ends a request and makes text of it; an engine without a model has another."""
+        return Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
+
     def _admit(self, request: Request) -> None:
         self.scheduler.add(request)
-        self._outputs[request.id] = Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
+        self._outputs[request.id] = self.make_output(request)
         assert request.arrival is not None
         self._arrived.append(
             Arrived(

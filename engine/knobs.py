@@ -356,7 +356,8 @@ def check_value(name: str, value: Any) -> KnobValue:
     knob = KNOBS.get(name)
     if knob is None:
         raise ConfigError(name, f"no such knob; there are {', '.join(KNOBS)}")
-    if value is None or (isinstance(value, str) and value.strip().lower() in ("none", "auto")):
+    nothing = isinstance(value, str) and value.strip().lower() in ("none", "auto") and value not in knob.choices
+    if value is None or nothing:
         if knob.optional:
             return None
         raise ConfigError(name, f"needs a value, allowed: {knob.range_text}")

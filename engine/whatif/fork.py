@@ -10,9 +10,12 @@ Invariant: a fork never changes the journal, and the same journal, iteration and
 from __future__ import annotations
 
 import copy
+import copyreg
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any
+
+from sortedcontainers import SortedKeyList, SortedList
 
 from engine.config import EngineConfig
 from engine.records import Iteration
@@ -24,6 +27,15 @@ from engine.whatif.forced import ForcedEngine, ForcedExecutor, ForcedRequest
 from engine.whatif.future import Future
 from engine.whatif.journal import Journal
 from engine.whatif.watch import Watch
+
+
+def _plain_parts(queue: SortedList) -> tuple[Any, ...]:
+    """As any other object. By itself a sorted list is copied by sorting, with a key that may not be complete yet."""
+    return copyreg.__newobj__, (type(queue),), vars(queue)  # type: ignore[attr-defined]
+
+
+copyreg.pickle(SortedList, _plain_parts)
+copyreg.pickle(SortedKeyList, _plain_parts)
 
 
 def fork(journal: Journal, at_step: int, changes: Mapping[str, Any], *, horizon: int | None = None) -> Future:
@@ -73,7 +85,7 @@ class ForkPoint:
             branch = _Branch(self.journal, plan_anew(self.journal.config, wanted, notes), self.costs, wanted)
             branch.conductor.wait_for(0)
         else:
-            branch = self._trunk.split(wanted)
+            branch = self._branch(wanted)
             apply(branch.engine, wanted)
         start = branch.clock.now()
         before = branch.watch.before(branch.engine)
@@ -84,6 +96,16 @@ class ForkPoint:
         return Future(
             self.at_step, wanted, at_fork, start, before, records, complete, branch.assumed, self.costs, tuple(notes)
         )
+
+    def _branch(self, skip_knobs: Collection[str]) -> _Branch:
+        """One that stands at this point. Nobody knows how to copy an outside policy: with one all is repeated."""
+        if type(self._trunk.engine.scheduler.policy).__module__.startswith("engine."):
+            return self._trunk.split(skip_knobs)
+        branch = _Branch(self.journal, self.journal.config, self.costs)
+        for _ in branch.repeat(self.at_step):
+            pass
+        branch.conductor.skip_knobs = frozenset(skip_knobs)
+        return branch
 
 
 class _Branch:

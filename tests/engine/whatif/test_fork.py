@@ -8,11 +8,13 @@ import pytest
 
 from engine.engine import Engine
 from engine.errors import ConfigError, ForkError
+from engine.policies import POLICIES
 from engine.records import Iteration, Kind
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.view import EngineView
 from engine.whatif import ForkPoint, Future, Journal, compare, fork
+from engine.whatif.fork import _Branch as Branch
 from tests.engine.whatif.recordings import record, refusal, requests, timed_engine, wild_recording
 
 TIGHT: dict[str, Any] = {"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 48}
@@ -105,7 +107,7 @@ def test_several_futures_of_one_point_are_independent() -> None:
     assert point.baseline is point.baseline
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_forks_of_wild_runs_end(seed: int) -> None:
     journal, _ = wild_recording(seed)
     ids = {life.arrived.id for life in journal.lives}
@@ -118,6 +120,17 @@ def test_forks_of_wild_runs_end(seed: int) -> None:
             assert future.complete, future.notes
             assert {done.id for it in future.records for done in it.finished} <= ids
             assert compare(point.baseline, future).rows is not None
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_copied_prefix_is_a_repeated_one(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = wild_recording(5, most=200, policy=policy)
+    changes = {"max_num_seqs": 3}
+    point = ForkPoint(journal, journal.steps // 2)
+    copied = point.future(changes), point.future(changes)
+    monkeypatch.setattr(Branch, "split", None)
+    monkeypatch.setattr(type(point._trunk.engine.scheduler.policy), "__module__", "elsewhere")
+    assert point.future(changes).records == copied[0].records == copied[1].records
 
 
 def test_requests_that_had_not_ended_go_on_to_their_limit() -> None:
