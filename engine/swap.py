@@ -1,7 +1,9 @@
 """`SwapPool`: which block of CPU memory holds whose swapped-out KV.
 
 A request leaves the KV pool block by block and comes back into other blocks; the copies themselves are the
-executor's. Invariant: free + held = all. Plain integers.
+executor's. Numbers that were used before are used again first, so memory is touched no further than needed.
+
+Invariant: free + held = all. Plain integers; costs nothing for blocks never used.
 """
 
 from __future__ import annotations
@@ -10,22 +12,27 @@ from __future__ import annotations
 class SwapPool:
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
-        self._free = list(range(num_blocks - 1, -1, -1))
+        self._returned: list[int] = []
+        self._fresh = 0
+        """Blocks from this number on were never taken."""
 
     @property
     def num_free(self) -> int:
-        return len(self._free)
+        return len(self._returned) + self.num_blocks - self._fresh
 
     def take(self, count: int) -> list[int]:
-        assert count <= len(self._free), f"take({count}) with {len(self._free)} free"
-        taken = self._free[len(self._free) - count :]
-        del self._free[len(self._free) - count :]
-        return taken[::-1]
+        assert count <= self.num_free, f"take({count}) with {self.num_free} free"
+        taken = [self._returned.pop() for _ in range(min(count, len(self._returned)))]
+        new = count - len(taken)
+        taken += range(self._fresh, self._fresh + new)
+        self._fresh += new
+        return taken
 
     def give_back(self, blocks: list[int]) -> None:
-        self._free.extend(reversed(blocks))
+        self._returned.extend(reversed(blocks))
 
     def check(self, held: dict[str, list[int]]) -> None:
         """Prove the invariant against the blocks each request holds."""
-        blocks = [block for table in held.values() for block in table] + self._free
-        assert sorted(blocks) == list(range(self.num_blocks)), "swap pool: a block twice or lost"
+        blocks = [block for table in held.values() for block in table] + self._returned
+        assert sorted(blocks) == list(range(self._fresh)), "swap pool: a block twice or lost"
+        assert self._fresh <= self.num_blocks

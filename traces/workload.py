@@ -49,8 +49,12 @@ class RequestSpec:
     output_len: int | None = None
     """Exactly this many output tokens: end-of-sequence ids do not end the request."""
     max_tokens: int | None = None
+    expected_output: int | None = None
+    """Output tokens an oracle predicts; None: `output_len`, where that is given. It may be wrong on purpose."""
     client: str = "default"
     priority: int = 0
+    deadline: float | None = None
+    """Seconds after arrival by which the first token should be there, above 0."""
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
@@ -134,6 +138,8 @@ def to_requests(
                     client=spec.client,
                     priority=spec.priority,
                     arrival=spec.arrival,
+                    deadline=spec.deadline,
+                    expected_output=spec.output_len if spec.expected_output is None else spec.expected_output,
                     prompt_text=_shown_text(spec),
                 )
             )

@@ -223,54 +223,8 @@ def _print(summary: dict[str, Any], as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from workbench.summary import summary_tables
+
     console = Console()
     for table in summary_tables(summary):
         console.print(table)
-
-
-def summary_tables(summary: dict[str, Any]) -> list[Any]:
-    """The summary for people: totals, then latencies. A dash is "nothing was measured"."""
-    from rich.table import Table
-    from rich.text import Text
-
-    requests, tokens, kv = summary["requests"], summary["tokens"], summary["kv"]
-    totals = Table(box=None, show_header=False, pad_edge=False)
-    totals.add_column(style="bold", no_wrap=True)
-    totals.add_column()
-    ended = ", ".join(
-        f"{requests[name]} {name}" for name in list(requests)[1:] if requests[name] or name == "completed"
-    )
-    rows = (
-        ("model", f"{summary['model']} on {summary['device']} in {summary['dtype']}"),
-        ("requests", f"{requests['planned']} planned: {ended}"),
-        ("tokens", f"{tokens['prompt']} prompt ({tokens['cached']} cached), {tokens['output']} output"),
-        (
-            "throughput",
-            f"{_figure(summary['output_tok_s'])} output tok/s, {_figure(summary['total_tok_s'])} total tok/s",
-        ),
-        ("run", f"{summary['iterations']} iterations in {_figure(summary['wall_s'])} s"),
-        ("preemptions", f"{summary['preemptions']} ({tokens['recomputed']} tokens computed again)"),
-        ("KV blocks", f"at most {kv['peak_used']} of {kv['num_blocks'] - 1} used"),
-    )
-    for name, text in rows:
-        totals.add_row(name, Text(text))
-    latency = Table(box=None, pad_edge=False)
-    latency.add_column("seconds", style="bold")
-    columns = ("mean", "p50", "p90", "p95", "p99", "n")
-    for column in columns:
-        latency.add_column(column, justify="right")
-    for name in ("queue", "ttft", "tpot", "itl", "e2e"):
-        values = summary[f"{name}_s"]
-        latency.add_row(
-            name if name == "queue" else name.upper(),
-            *(str(values[c]) if c == "n" else _seconds(values[c]) for c in columns),
-        )
-    return [totals, Text(""), latency]
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}" if value >= 0.0995 else f"{value:.4f}"

@@ -15,8 +15,18 @@ def info(**knobs: Any) -> EngineInfo:
     return EngineInfo("tiny", "cpu", "float32", 1, config, 100, 0, 0)
 
 
-def arrived(id: str, arrival: float, prompt_len: int = 4) -> Arrived:
-    return Arrived(id, "default", 0, arrival, tuple(range(prompt_len)), None, 8, "greedy")
+def arrived(
+    id: str,
+    arrival: float,
+    prompt_len: int = 4,
+    *,
+    client: str = "default",
+    priority: int = 0,
+    max_tokens: int = 8,
+    **more: Any,
+) -> Arrived:
+    """more: deadline, expected_output."""
+    return Arrived(id, client, priority, arrival, tuple(range(prompt_len)), None, max_tokens, "greedy", **more)
 
 
 def scheduled(
@@ -25,7 +35,7 @@ def scheduled(
     return Scheduled(id, tokens, kind, Phase.DECODE, before, recomputed, ())
 
 
-def finished(id: str, reason: FinishReason = FinishReason.LENGTH, **values: Any) -> Finished:
+def finished(id: str, reason: FinishReason = FinishReason.LENGTH, client: str = "default", **values: Any) -> Finished:
     row: dict[str, Any] = {
         "detail": "",
         "tail": "",
@@ -36,7 +46,7 @@ def finished(id: str, reason: FinishReason = FinishReason.LENGTH, **values: Any)
         "preemptions": 0,
         "recomputed_tokens": 0,
     }
-    return Finished(id, "default", reason, **{**row, **values})
+    return Finished(id, client, reason, **{**row, **values})
 
 
 def record(seq: int, start: float, end: float, **parts: Any) -> Iteration:

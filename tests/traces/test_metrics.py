@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.records import Kind, KnobChange, Preempted, Rejected
+from engine.records import Cause, Copied, Kind, KnobChange, Preempted, Rebuilt, Rejected, Slots, Timings
 from engine.request import FinishReason
 from tests.traces.records import arrived, finished, info, record, scheduled, token
 from traces.metrics import Metrics, distribution
@@ -26,7 +26,8 @@ def test_one_request_by_hand() -> None:
     assert row.as_dict() == {
         "id": "a", "client": "default", "prompt_len": 4, "token_ids": [1, 2, 3], "text": "Hey!",
         "finish_reason": "length",
-        "error": None, "cached_tokens": 0, "preemptions": 0, "queue_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.0, "e2e_s": 3.5,
+        "error": None, "cached_tokens": 0, "preemptions": 0, "swapped_out": 0, "swapped_blocks": 0,
+        "deadline_s": None, "deadline_met": None, "queue_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.0, "e2e_s": 3.5,
     }  # fmt: skip
     summary = metrics.summary()
     assert summary["requests"] == {
@@ -39,7 +40,7 @@ def test_one_request_by_hand() -> None:
     assert summary["total_tok_s"] == 2.0
     assert summary["ttft_s"]["p50"] == 1.5 and summary["e2e_s"]["p99"] == 3.5 and summary["tpot_s"]["mean"] == 1.0
     assert summary["itl_s"] == {"mean": 1.0, "p50": 1.0, "p90": 1.4, "p95": 1.45, "p99": 1.49, "n": 2}
-    assert summary["kv"] == {"num_blocks": 8, "peak_used": 2}
+    assert summary["kv"] == {"num_blocks": 8, "peak_used": 2, "allocated": 8}
     assert summary["knobs"]["block_size"] == 4
     assert (summary["model"], summary["device"], summary["dtype"]) == ("tiny", "cpu", "float32")
     json.dumps(summary, allow_nan=False)
@@ -93,6 +94,89 @@ def test_preemption_hits_and_knobs_are_counted() -> None:
     assert summary["preemptions"] == 1
     assert summary["knobs"]["max_num_seqs"] == 2
     assert metrics.live["a"].preemptions == 1
+
+
+def test_what_preemptions_cost() -> None:
+    metrics = Metrics(info())
+    both = (arrived("a", 0.0, 8), arrived("b", 0.0))
+    metrics.add(record(0, 0, 1, arrived=both, scheduled=(scheduled("a", 8, kind=Kind.NEW),), tokens=(token("a"),)))
+    metrics.add(record(1, 1, 2, preempted=(Preempted("a", "b", 1, 0, 8, 2),)))
+    metrics.add(record(2, 2, 3, scheduled=(scheduled("a", 9, recomputed=8, kind=Kind.RESUMED),
+                                           scheduled("b", 3, kind=Kind.NEW)),
+                       tokens=(token("a"),), timings=Timings(forward=0.6)))  # fmt: skip
+    swapped = (Preempted("a", "", 0, 0, 0, 3, Cause.SHRINK, 3), Preempted("b", "a", 1, 0, 0, 1, Cause.DISPLACED, 1))
+    metrics.add(record(3, 3, 4, preempted=swapped, copied=Copied(4, 0, 4096), timings=Timings(swap=0.002)))
+    metrics.add(record(4, 4, 5, scheduled=(scheduled("a", 1, before=9, kind=Kind.SWAPPED_IN),), tokens=(token("a"),),
+                       copied=Copied(0, 3, 3072), timings=Timings(forward=0.5, swap=0.001)))  # fmt: skip
+    summary = metrics.summary()
+    assert summary["preemptions"] == 3
+    assert summary["preemption"] == {
+        "recompute": {"count": 1, "tokens": 8, "ms": 400.0},  # 8 of the 12 tokens of 0.6 s
+        "swap": {"count": 2, "blocks_out": 4, "blocks_in": 3, "bytes": 7168, "ms": 3.0},
+        "by_cause": {"blocks": 1, "shrink": 1, "displaced": 1, "rebuild": 0},
+    }
+    assert summary["tokens"]["cached"] == 0 and summary["tokens"]["recomputed"] == 8  # a swap is neither
+    (row,) = metrics.add(record(5, 5, 6, finished=(finished("a", preemptions=2, recomputed_tokens=8),)))
+    assert (row.preemptions, row.swapped_out, row.swapped_blocks) == (2, 1, 3)
+    assert row.as_dict()["swapped_out"] == 1 and row.as_dict()["swapped_blocks"] == 3
+    assert summary["clients"]["default"]["preemptions"] == {"suffered": 3, "caused": 2}
+
+
+def test_slot_steps_add_up() -> None:
+    metrics = Metrics(info())
+    metrics.add(record(0, 0, 1, arrived=(arrived("a", 0.0),), slots=Slots(0, 0, 0)))
+    metrics.add(record(1, 1, 2, scheduled=(scheduled("a", 4, kind=Kind.NEW),), slots=Slots(4, 1, 7)))
+    metrics.add(record(2, 2, 3, scheduled=(scheduled("a"),), slots=Slots(4, 3, 0)))
+    assert metrics.summary()["slot_steps"] == {"total": 8, "used": 4, "wasted": 4, "padding": 7}
+
+
+def test_peak_follows_the_pool() -> None:
+    """8 blocks, one of them null; 3 switched off while running; then another engine with 101 of them."""
+    metrics = Metrics(info())
+    metrics.add(record(0, 0, 1, arrived=(arrived("a", 0.0),), scheduled=(scheduled("a", 4, kind=Kind.NEW),), free=4))
+    metrics.add(record(1, 1, 2, scheduled=(scheduled("a"),), free=2, off_blocks=3,
+                       knobs=(KnobChange("num_blocks", 8, 5, 1),)))  # fmt: skip
+    assert metrics.summary()["kv"] == {"num_blocks": 5, "peak_used": 3, "allocated": 8}
+    metrics.add(record(2, 2, 3, scheduled=(scheduled("a"),), free=0, off_blocks=3))
+    assert metrics.summary()["kv"]["peak_used"] == 4
+    knobs = tuple({**info().config.values(), "num_blocks": 101, "block_size": 8}.items())
+    metrics.add(record(3, 3, 4, rebuilt=Rebuilt("other", "float32", 101, 8, knobs), free=100,
+                       preempted=(Preempted("a", "", 0, 0, 5, 4, Cause.REBUILD),)))  # fmt: skip
+    metrics.add(record(4, 4, 5, scheduled=(scheduled("a", 6, recomputed=5, kind=Kind.RESUMED),), free=40))
+    summary = metrics.summary()
+    assert summary["kv"] == {"num_blocks": 101, "peak_used": 60, "allocated": 101}
+    assert summary["knobs"]["block_size"] == 8 and summary["preemption"]["by_cause"]["rebuild"] == 1
+
+
+def test_deadlines_in_the_rows() -> None:
+    metrics = Metrics(info())
+    ids = ("early", "late", "never", "free")
+    limits = (1.0, 1.5, 9.0, None)
+    metrics.add(record(0, 0, 1, arrived=tuple(arrived(id, 0.0, deadline=limit) for id, limit in zip(ids, limits,
+                       strict=True)), scheduled=tuple(scheduled(id, 4, kind=Kind.NEW) for id in ids),
+                       tokens=(token("early"),)))  # fmt: skip
+    ends = (finished("never", FinishReason.ABORT), *(finished(id) for id in ("early", "late", "free")))
+    rows = metrics.add(record(1, 1, 2, scheduled=(scheduled("late"), scheduled("free")),
+                              tokens=(token("late"), token("free")), finished=ends))  # fmt: skip
+    told = {row.id: (row.as_dict()["deadline_s"], row.as_dict()["deadline_met"]) for row in rows}
+    assert told == {"early": (1.0, True), "late": (1.5, False), "never": (9.0, False), "free": (None, None)}
+    assert metrics.summary()["clients"]["default"]["deadlines"] == {"met": 1, "missed": 2, "attainment": 0.333333}
+
+
+def test_starvation_names_the_request() -> None:
+    metrics = Metrics(info())
+    assert metrics.summary()["starvation"] == {"seconds": None, "client": None, "id": None}
+    metrics.add(record(0, 3, 4, arrived=(arrived("a", 1.0),)))
+    assert metrics.summary()["starvation"] == {"seconds": 3.0, "client": "default", "id": "a"}
+
+
+def test_a_second_request_of_the_same_id_is_refused_and_the_first_goes_on() -> None:
+    metrics = Metrics(info())
+    metrics.add(record(0, 0, 1, arrived=(arrived("a", 0.0),), scheduled=(scheduled("a", 4, kind=Kind.NEW),)))
+    (row,) = metrics.add(record(1, 1, 2, rejected=(Rejected("a", "default", "already here"),)))
+    assert row.finish_reason == "rejected"
+    (row,) = metrics.add(record(2, 2, 3, scheduled=(scheduled("a"),), tokens=(token("a"),), finished=(finished("a"),)))
+    assert row.finish_reason == "length" and metrics.planned == metrics.ended == 2
 
 
 def test_refusal_of_an_unseen_request_is_a_row() -> None:

@@ -35,15 +35,16 @@ def refusal(path: Path) -> str:
 def test_every_field(tmp_path: Path) -> None:
     full = {
         "id": "a", "arrival": 1.5, "prompt": "hi [x]", "max_tokens": 3, "client": "bob", "priority": -1,
-        "temperature": 0.5,
+        "deadline": 2, "expected_output": 9, "temperature": 0.5,
         "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": 7, "stop": ["\n"], "stop_token_ids": [3], "ignore_eos": True,
     }  # fmt: skip
     chat = {"id": 7, "messages": [{"role": "user", "content": "hi"}], "stop": "end", "max_tokens": 4.0, "seed": None}
     path = write(tmp_path / "w.jsonl", full, chat, {"prompt_ids": [1, 2], "output_len": 2})
     one, two, three = read_workload(path).specs
     assert one == RequestSpec(
-        "a", 1.5, prompt="hi [x]", max_tokens=3, client="bob", priority=-1, temperature=0.5, top_p=0.9, top_k=5,
-        min_p=0.1, seed=7, stop=("\n",), stop_token_ids=(3,), ignore_eos=True, where=f"{path}:1",
+        "a", 1.5, prompt="hi [x]", max_tokens=3, client="bob", priority=-1, deadline=2.0, expected_output=9,
+        temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, seed=7, stop=("\n",), stop_token_ids=(3,), ignore_eos=True,
+        where=f"{path}:1",
     )  # fmt: skip
     assert (two.id, two.messages, two.stop, two.max_tokens, two.seed) == ("7", (("user", "hi"),), ("end",), 4, None)
     assert (three.id, three.prompt_ids, three.output_len, three.client) == ("line-3", (1, 2), 2, "default")
@@ -86,6 +87,11 @@ def test_every_field(tmp_path: Path) -> None:
         ({**GOOD, "output_len": 0}, "field 'output_len': 0 is out of range"),
         ({**GOOD, "max_tokens": 3}, "field 'max_tokens': contradicts 'output_len'"),
         ({**GOOD, "ignore_eos": False}, "field 'ignore_eos': false contradicts 'output_len'"),
+        ({**GOOD, "deadline": 0}, "field 'deadline': 0 is out of range, allowed: above 0, at most 31536000"),
+        ({**GOOD, "deadline": -0.5}, "field 'deadline': -0.5 is out of range"),
+        ({**GOOD, "deadline": "1s"}, "field 'deadline': \"1s\" is text"),
+        ({**GOOD, "expected_output": 0}, "field 'expected_output': 0 is out of range"),
+        ({**GOOD, "expected_output": 2.5}, "field 'expected_output': 2.5 is not a whole number"),
         ({**GOOD, "temperature": -1}, "field 'temperature': -1 is out of range"),
         ({**GOOD, "top_p": 0}, "field 'top_p': top_p must be above 0"),
         ({**GOOD, "seed": 1 << 70}, "field 'seed'"),

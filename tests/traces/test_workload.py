@@ -48,6 +48,16 @@ def test_prompt_forms() -> None:
     assert random.params.max_tokens == 3 and random.params.ignore_eos
 
 
+def test_deadlines_and_expected_lengths_reach_the_request() -> None:
+    specs = (
+        RequestSpec("plain", prompt="x", max_tokens=7),
+        RequestSpec("exact", prompt="x", output_len=7, deadline=0.5),
+        RequestSpec("oracle", prompt="x", output_len=7, expected_output=3),
+    )
+    requests = to_requests(workload(*specs), Codec(), 100)
+    assert [(request.deadline, request.expected_output) for request in requests] == [(None, None), (0.5, 7), (None, 3)]
+
+
 def test_random_prompts_depend_on_seed_and_id_only() -> None:
     a, b = RequestSpec("a", prompt_len=20), RequestSpec("b", prompt_len=20)
     codec = Codec()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from engine.clock import ManualClock
-from engine.records import Iteration, Kind
+from engine.records import Cause, Copied, Iteration, Kind, Preempted, Slots, Timings
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from tests.traces.records import arrived, finished, info, record, scheduled, token
+from traces.metrics import Metrics
 from workbench.headless import OutFile, run_headless
+from workbench.summary import summary_tables
 
 
 class ScriptedEngine:
@@ -33,7 +37,7 @@ class ScriptedEngine:
     def has_work(self) -> bool:
         return bool(self.planned)
 
-    def next_arrival(self) -> float | None:
+    def next_event(self) -> float | None:
         return min(request.arrival or 0.0 for request in self.planned)
 
     def step(self) -> Iteration | None:
@@ -116,7 +120,7 @@ def test_stuck_engine_is_a_fault(
     monkeypatch.setenv("WORKBENCH_LOG", str(tmp_path / "log.txt"))
     engine = ScriptedEngine()
     monkeypatch.setattr(engine, "step", lambda: None)
-    monkeypatch.setattr(engine, "next_arrival", lambda: None)
+    monkeypatch.setattr(engine, "next_event", lambda: None)
     assert run(engine, requests(0.0)) == 1
     assert "did nothing" in capsys.readouterr().err
 
@@ -127,6 +131,60 @@ def test_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "1 planned: 1 completed" in text and "TTFT" in text
     assert "TPOT" in text and " - " in text  # one token: no TPOT
+
+
+def summary_of(*records: Iteration) -> dict[str, Any]:
+    metrics = Metrics(info())
+    for it in records:
+        metrics.add(it)
+    return metrics.summary()
+
+
+def printed(summary: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    for table in summary_tables(summary):
+        console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def crowd(clients: int) -> dict[str, Any]:
+    """Big figures and long names: everybody is preempted, swapped out, and waits."""
+    names = [f"a client with a long name {number}" for number in range(clients)]
+    return summary_of(
+        record(0, 0, 90000, arrived=tuple(arrived(name, 0.0, 200_000, client=name, deadline=1.0) for name in names),
+               scheduled=tuple(scheduled(name, 200_000, kind=Kind.NEW) for name in names),
+               tokens=tuple(token(name) for name in names), slots=Slots(123_456, 1_234, 98_765)),
+        record(1, 90000, 90001, preempted=tuple(Preempted(name, names[0], 9, 0, 8, 2) for name in names[1:]),
+               tokens=tuple(token(name) for name in names[1:])),
+        record(2, 90002, 90003, scheduled=(scheduled(names[1], 10, recomputed=8, kind=Kind.RESUMED),),
+               timings=Timings(forward=1234.5, swap=2.5), copied=Copied(1000, 900, 1 << 33)),
+        record(3, 90003, 90004, preempted=(Preempted(names[1], names[0], 9, 0, 0, 2, Cause.DISPLACED, 7),)),
+        record(4, 90004, 90005, finished=tuple(finished(name, client=name) for name in names)),
+    )  # fmt: skip
+
+
+def test_tables_fit_80_columns() -> None:
+    text = printed(crowd(15))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "14 by recompute: 8 tokens again" in text and "1 by swap: 1,000 blocks out, 900 in, 8,192.0 MiB" in text
+    assert "1,234 of 123,456 used (1.0%); 98,765 prompt tokens of padding" in " ".join(text.split())
+    assert "and 3 more clients with less service" in text
+    text = printed(crowd(12))
+    (line,) = [line for line in text.splitlines() if line.startswith("a client") and line.endswith("0 / 12")]
+    assert line.split()[-10:] == ["1/1", "200,002", "8.3%", "0us", "90000s", "90000s", "-", "0", "/", "12"]
+    assert "fairness" in text and "Jain index" in text
+
+
+def test_a_single_client_has_nobody_to_be_compared_with() -> None:
+    summary = summary_of(
+        record(0, 0, 1, arrived=(arrived("a", 0.0, client="[red]\x1b[2J"),),
+               scheduled=(scheduled("a", 4, kind=Kind.NEW),), tokens=(token("a"),),
+               finished=(finished("a"),)),
+    )  # fmt: skip
+    text = printed(summary)
+    assert "fairness" not in text and "[red]␛[2J" in text and "\x1b" not in text
+    assert "longest wait" in text and "preemptions" in text
 
 
 def test_out_file_appears_whole(tmp_path: Path) -> None:

@@ -69,6 +69,17 @@ def _number(low: float, high: float, hint: str = "") -> Callable[[Any], float]:
     return read
 
 
+def _seconds(high: float) -> Callable[[Any], float]:
+    check = _number(0, high)
+
+    def read(value: Any) -> float:
+        if not (number := check(value)):
+            raise Bad(f"{_show(value)} is out of range, allowed: above 0, at most {high:.15g}")
+        return number
+
+    return read
+
+
 def _whole(low: int, high: int) -> Callable[[Any], int]:
     check = _number(low, high)
 
@@ -141,8 +152,10 @@ _ROWS = (
     Field("prompt_len", _whole(1, MOST_RANDOM), "that many random tokens"),
     Field("output_len", _whole(1, MOST_TOKENS), "exactly that many output tokens, EOS ignored"),
     Field("max_tokens", _whole(1, MOST_TOKENS), "most output tokens (default: up to max_model_len)"),
+    Field("expected_output", _whole(1, MOST_TOKENS), "output tokens an oracle predicts (default: output_len)"),
     Field("client", _name, "who asks (default: default)"),
     Field("priority", _whole(-(1 << 31), (1 << 31) - 1), "smaller is more urgent (default 0)"),
+    Field("deadline", _seconds(YEAR), "seconds after arrival by which the first token should be there"),
     Field("temperature", _number(0, 1e6), "0 is greedy (default)"),
     Field("top_p", _number(0, 1), "above 0, at most 1 (default 1)"),
     Field("top_k", _whole(-1, MOST_TOKENS), "0 or -1 keeps all (default)"),
