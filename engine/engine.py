@@ -91,15 +91,18 @@ class Engine:
 
     # ---- between iterations -----------------------------------------------------------------------
 
-    def submit(self, request: Request) -> None:
-        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record."""
+    def submit(self, request: Request, *, accepted: bool = False) -> None:
+        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record.
+
+        accepted: it is known that it can run, as one that was planned when there were more blocks.
+        """
         now = self.clock.now()
         if request.arrival is None:
             request.arrival = now
         reason = None
         if request.id in self._outputs or request.id in self._planned or request.id in self._aborted:
             reason = f"a request with id {request.id!r} is already here"
-        else:
+        elif not accepted:
             reason = self._refusal(request)
         if reason is not None:
             self._rejected.append(Rejected(request.id, request.client, reason))

@@ -23,6 +23,8 @@ from engine.request import Request
 from engine.whatif.clocks import MovedClock
 from engine.whatif.journal import Commands, Journal, Life, check_sum
 
+FITTING = ("num_blocks", "block_size", "max_model_len")
+"""Knobs that decide what can run at all."""
 STUCK = 1000
 """Tries in a row without an executed iteration after which a future is given up."""
 TICK = 1e-6
@@ -55,6 +57,11 @@ class Conductor:
         self.notes: list[str] = []
         """What a person should know about the future, one line each."""
 
+    @property
+    def accepted(self) -> bool:
+        """What was accepted in the recording is accepted; only where less may fit now it is asked anew."""
+        return self.skip_knobs.isdisjoint(FITTING)
+
     # ---- before the fork --------------------------------------------------------------------------
 
     def repeat(self, at_step: int, before: Callable[[int], None] | None = None) -> Iterator[Iteration]:
@@ -73,9 +80,11 @@ class Conductor:
             engine.seq = seq
             if before is not None:
                 before(seq)
-            asked = bool(journal.asked[seq])
-            record = engine.step(run=asked)
-            if asked and (record is None or check_sum(record) != journal.sums[seq]):
+            asked = journal.asked[seq]
+            record = engine.step(run=asked > 0)
+            # One that had no answer may have told of a refusal or a plan, which is not repeated: then there is none now.
+            repeated = asked < 2 if record is None else not asked or check_sum(record) == journal.sums[seq]
+            if not repeated:
                 raise ForkError(
                     f"iteration {engine.step_count} (record {seq}) cannot be repeated from the recording: the "
                     "scheduler decides otherwise now"
@@ -102,11 +111,11 @@ class Conductor:
         for id, detail in commands.aborted:
             if any(life.arrived.id == id for life in arrivals):
                 while arrivals[0].arrived.id != id:
-                    engine.submit(self.request_of(arrivals.popleft()))
-                engine.submit(self.request_of(arrivals.popleft()))
+                    engine.submit(self.request_of(arrivals.popleft()), accepted=True)
+                engine.submit(self.request_of(arrivals.popleft()), accepted=True)
             engine.abort(id, detail)
         for life in arrivals:
-            engine.submit(self.request_of(life))
+            engine.submit(self.request_of(life), accepted=True)
 
     # ---- after it ---------------------------------------------------------------------------------
 
@@ -164,12 +173,12 @@ class Conductor:
             for id, detail in commands.aborted:
                 due.append(_Due(time, next(order), _call(engine.abort, id, detail)))
         for request in planned:
-            engine.submit(request)
+            engine.submit(request, accepted=self.accepted)
         heapq.heapify(due)
         return due
 
     def _submit_later(self, life: Life) -> Callable[[], None]:
-        return lambda: self.engine.submit(self.request_of(life))
+        return lambda: self.engine.submit(self.request_of(life), accepted=self.accepted)
 
     def _skip_to_next(self, due: list[_Due]) -> bool:
         """Move the clock to when something can happen; False when nothing can."""

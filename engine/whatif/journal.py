@@ -93,7 +93,7 @@ class Journal:
         """By record number, like the next four."""
         self.ends = array("d")
         self.asked = array("b")
-        """1: the scheduler was asked, whatever it answered."""
+        """0: the scheduler was not asked; 1: it had no answer; 2: somebody ran, or was preempted."""
         self.flows = array("b")
         """1: nothing but the engine's own speed decided when the next record began."""
         self.sums = array("q")
@@ -169,7 +169,7 @@ class Journal:
         if arrived or aborted or it.knobs or it.rebuilt or control != self._control:
             self.commands[it.seq] = Commands(*control, it.knobs, arrived, aborted, it.rebuilt)
         self._control = control
-        asked = it.budget > 0
+        asked = 0 if not it.budget else 2 if it.scheduled or it.preempted else 1
         self.starts.append(it.t_start)
         self.ends.append(it.t_end)
         self.asked.append(asked)

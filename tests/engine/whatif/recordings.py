@@ -11,6 +11,8 @@ from engine.engine import Engine
 from engine.errors import ConfigError
 from engine.executors.base import Sampled
 from engine.plan import Plan
+from engine.knobs import VICTIM_NAMES
+from engine.policies import POLICIES
 from engine.records import Iteration
 from engine.request import Request
 from engine.sampling_params import SamplingParams
@@ -73,7 +75,7 @@ def record(
         before(engine.step_count)
         it = engine.step()
         if it is None:
-            arrival = engine.next_arrival()
+            arrival = engine.next_event()
             assert arrival is not None, "stuck"
             clock.advance(arrival - clock.now() + 1e-9)
             continue
@@ -108,17 +110,24 @@ def wild_recording(seed: int, most: int | None = None, **asked: Any) -> tuple[Jo
             [
                 ("max_num_seqs", rng.randrange(1, 9)),
                 ("max_num_batched_tokens", rng.randrange(4, 64)),
-                ("policy", rng.choice(["fcfs", "priority"])),
+                ("policy", rng.choice(list(POLICIES))),
                 ("watermark", rng.choice([0.0, 0.1])),
                 ("enable_chunked_prefill", rng.random() < 0.7),
                 ("long_prefill_token_threshold", rng.choice([0, 8])),
                 ("prefill_schedule_interval", rng.choice([1, 2])),
+                ("batching", rng.choice(["static", "continuous", "continuous"])),
+                ("preemption_mode", rng.choice(["recompute", "swap"])),
+                ("victim", rng.choice(VICTIM_NAMES)),
+                ("num_blocks", rng.randrange(12, 25)),
+                ("client_token_budget", rng.choice([0, 16])),
+                ("reserve_output", rng.random() < 0.3),
+                ("aging", rng.choice([None, 0.5])),
             ]
         )
         engine.try_knob(name, value)
 
     while engine.has_work() and (most is None or len(records) < most):
-        if rng.random() < 0.03:
+        if rng.random() < 0.05:
             knob()
         if rng.random() < 0.05 and sudden < 12:
             sudden += 1
