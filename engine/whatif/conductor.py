@@ -82,7 +82,7 @@ class Conductor:
                 before(seq)
             asked = journal.asked[seq]
             record = engine.step(run=asked > 0)
-            # One that had no answer may have told of a refusal or a plan, which is not repeated: then there is none now.
+            # One without an answer may have told of a refusal or a plan, which is not repeated: none comes now.
             repeated = asked < 2 if record is None else not asked or check_sum(record) == journal.sums[seq]
             if not repeated:
                 raise ForkError(

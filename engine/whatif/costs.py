@@ -25,6 +25,8 @@ OUTLIER = 5.0
 """Relative residuals further than this many median absolute deviations from their median are left out."""
 NO_OUTLIER = 0.02
 """Never one closer than this, however good the fit."""
+EXPLAINED = 0.9
+"""Where less of the time is explained, people are told."""
 BEYOND = 2.0
 """A forecast at more than this many times the largest measured size is an extrapolation."""
 DEFAULT_STEP_S, DEFAULT_SEQ_S = 1e-3, 1e-5
@@ -50,6 +52,8 @@ class FittedCosts:
     """Mean absolute error over the samples, as a share of each."""
     mape_later: float | None = None
     """The same for the last quarter of the samples, when only those before are fitted."""
+    explained: float | None = None
+    """Modelled time of all measured iterations, outliers included, as a share of the measured time."""
     condition: float | None = None
     """Condition number of the scaled features: above 100 or so only the sum means much, not the single coefficients."""
     most_tokens: int = 0
@@ -71,12 +75,19 @@ class FittedCosts:
             work, seconds = work[WARM_UP:], seconds[WARM_UP:]
         few = len(seconds) < ENOUGH
         coefficients = _fit(work, seconds, few)
+        everything, total = work, float(seconds.sum())
         residual = _relative(work, seconds, coefficients)
         middle = np.median(residual)
         spread = np.median(np.abs(residual - middle))
         kept = np.abs(residual - middle) <= max(OUTLIER * spread, NO_OUTLIER)
         work, seconds = work[kept], seconds[kept]
         coefficients = _fit(work, seconds, few)
+        explained = float((everything @ coefficients).sum()) / total
+        notes = [f"only {len(seconds)} iterations were measured"] if few else []
+        if explained < EXPLAINED:
+            notes.append(
+                f"interruptions took {1 - explained:.0%} of the measured time: the forecast is of a quieter machine"
+            )
         later = None
         at = len(seconds) * 3 // 4
         if at >= ENOUGH:
@@ -95,10 +106,11 @@ class FittedCosts:
             outliers=int(len(kept) - kept.sum()),
             mape=float(np.abs(_relative(work, seconds, coefficients)).mean()),
             mape_later=later,
+            explained=explained,
             condition=_condition(work / seconds[:, None]),
             most_tokens=int(work[:, 2].max()),
             most_context=int(work[:, 3].max()),
-            notes=(f"only {len(seconds)} iterations were measured",) if few else (),
+            notes=tuple(notes),
         )
 
     def seconds(self, work: Work) -> float:

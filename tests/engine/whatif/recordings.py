@@ -10,8 +10,8 @@ from engine.clock import ManualClock
 from engine.engine import Engine
 from engine.errors import ConfigError
 from engine.executors.base import Sampled
-from engine.plan import Plan
 from engine.knobs import VICTIM_NAMES
+from engine.plan import Plan
 from engine.policies import POLICIES
 from engine.records import Iteration
 from engine.request import Request

@@ -57,6 +57,7 @@ def test_coefficients_are_recovered() -> None:
     assert costs.between == pytest.approx(5e-4)
     assert costs.samples == 295 and costs.outliers == 0
     assert costs.mape == pytest.approx(0, abs=1e-6)
+    assert costs.explained == pytest.approx(1) and not costs.notes
 
 
 def test_noise_and_outliers() -> None:
@@ -67,6 +68,9 @@ def test_noise_and_outliers() -> None:
     assert costs.mape is not None and 0.015 < costs.mape < 0.04
     assert costs.mape_later is not None and 0.015 < costs.mape_later < 0.04
     assert costs.condition is not None and costs.condition > 1
+    # 12 of 595 took 20 times as long.
+    assert costs.explained == pytest.approx(595 / (583 + 20 * 12), rel=0.1)
+    assert "interruptions took" in costs.notes[0]
 
 
 def test_few_samples() -> None:

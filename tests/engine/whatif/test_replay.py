@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import ForkError
-from engine.records import Iteration
+from engine.policies import POLICIES
+from engine.records import Cause, Iteration
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.whatif import FittedCosts, Journal, fork, replay
@@ -62,11 +63,19 @@ def check_same(recorded: list[Iteration], replayed: list[Iteration]) -> None:
 @pytest.mark.parametrize("caching", [True, False])
 def test_replay_of_wild_runs(seed: int, caching: bool) -> None:
     journal, records = wild_recording(seed, enable_prefix_caching=caching)
-    assert sum(len(it.preempted) for it in records) > 0
     check_same(records, list(replay(journal)))
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_the_wild_runs_have_everything() -> None:
+    runs = [wild_recording(seed)[1] for seed in range(12)]
+    records = [it for run in runs for it in run]
+    assert {victim.cause for it in records for victim in it.preempted} >= {Cause.BLOCKS, Cause.SHRINK}
+    assert any(it.copied.in_blocks for it in records) and any(it.batch for it in records)
+    assert any(it.off_blocks for it in records) and any(it.paused for it in records)
+    assert {change.name for it in records for change in it.knobs} >= {"batching", "policy", "num_blocks", "victim"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_replay_of_a_run_that_goes_on(policy: str) -> None:
     journal, records = wild_recording(3, most=150, policy=policy)
     assert any(life.reason is None for life in journal.lives)
