@@ -20,6 +20,19 @@ from tests.engine.whatif.recordings import record, refusal, requests, timed_engi
 TIGHT: dict[str, Any] = {"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 48}
 
 
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"max_num_seqs": 1},
+    {"max_num_seqs": 3, "max_num_batched_tokens": 8},
+    {"policy": "priority"},
+    {"num_blocks": 14},
+    {"preemption_mode": "swap", "victim": "largest"},
+    {"batching": "static"},
+    {"batching": "continuous", "reserve_output": True},
+    {"client_token_budget": 8},
+]
+
+
 def recording(
     count: int = 20, every: float = 0.0, most: int | None = None, **asked: Any
 ) -> tuple[Journal, list[Iteration]]:
@@ -113,9 +126,7 @@ def test_forks_of_wild_runs_end(seed: int) -> None:
     ids = {life.arrived.id for life in journal.lives}
     for at in (0, journal.steps // 3, journal.steps):
         point = ForkPoint(journal, at)
-        for changes in ({}, {"max_num_seqs": 1}, {"policy": "priority"}, {"max_num_batched_tokens": 8}):
-            if at == journal.steps // 3 and changes.get("max_num_batched_tokens"):
-                changes = {**changes, "max_num_seqs": 4}
+        for changes in CHANGES:
             future = point.future(changes)
             assert future.complete, future.notes
             assert {done.id for it in future.records for done in it.finished} <= ids

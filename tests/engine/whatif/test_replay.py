@@ -26,7 +26,6 @@ SAME = (
     "waiting",
     "num_waiting",
     "swapped",
-    "batch",
     "blocked",
     "unscheduled",
     "limit",
@@ -44,7 +43,10 @@ SAME = (
 
 
 def check_same(recorded: list[Iteration], replayed: list[Iteration]) -> None:
-    """Field by field; records of notices, refusals and plans alone have no counterpart."""
+    """Field by field; records of notices, refusals and plans alone have no counterpart.
+
+    Not `batch`: a static batch may forget ended members in a call of the scheduler that leaves no record.
+    """
     by_seq = {it.seq: it for it in replayed}
     assert len(by_seq) == len(replayed)
     for it in recorded:
@@ -69,10 +71,29 @@ def test_replay_of_wild_runs(seed: int, caching: bool) -> None:
 def test_the_wild_runs_have_everything() -> None:
     runs = [wild_recording(seed)[1] for seed in range(12)]
     records = [it for run in runs for it in run]
-    assert {victim.cause for it in records for victim in it.preempted} >= {Cause.BLOCKS, Cause.SHRINK}
+    assert {victim.cause for it in records for victim in it.preempted} >= {Cause.BLOCKS}
     assert any(it.copied.in_blocks for it in records) and any(it.batch for it in records)
     assert any(it.off_blocks for it in records) and any(it.paused for it in records)
     assert {change.name for it in records for change in it.knobs} >= {"batching", "policy", "num_blocks", "victim"}
+
+
+@pytest.mark.parametrize("mode", ["recompute", "swap"])
+@pytest.mark.parametrize("batching", ["continuous", "static"])
+def test_replay_of_a_pool_that_shrinks_and_grows(mode: str, batching: str) -> None:
+    engine, clock = timed_engine(
+        num_blocks=40, block_size=4, max_num_seqs=6, preemption_mode=mode, batching=batching, num_cpu_blocks=100
+    )
+    for request in requests(20):
+        engine.submit(request)
+
+    def before(step: int) -> None:
+        if step % 5 == 0:
+            engine.set_knob("num_blocks", 40 if step % 10 else 17)
+
+    journal, records = record(engine, clock, before)
+    assert any(victim.cause is Cause.SHRINK for it in records for victim in it.preempted)
+    assert any(it.copied.out_blocks for it in records) == (mode == "swap")
+    check_same(records, list(replay(journal)))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
