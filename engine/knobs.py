@@ -15,7 +15,7 @@ KnobValue = int | float | bool | str | None
 POLICY_NAMES = (
     "fcfs", "priority", "fair", "drr", "sjf", "srpt", "mlfq", "edf", "slack", "lpm", "lcf", "rpm",
 )  # fmt: skip
-VICTIM_NAMES = ("auto", "last", "priority", "latest", "cheapest", "largest", "greediest")
+VICTIM_NAMES = ("auto", "last", "priority", "latest", "cheapest", "largest", "greediest", "lowest")
 
 
 class Knob(NamedTuple):

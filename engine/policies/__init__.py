@@ -8,11 +8,23 @@ import sys
 
 from engine.errors import ConfigError
 from engine.policies.base import Policy, PolicyEnv
+from engine.policies.drr import Drr
+from engine.policies.edf import Edf
+from engine.policies.fair import Fair
 from engine.policies.fcfs import Fcfs
+from engine.policies.lcf import Lcf
+from engine.policies.lpm import Lpm
+from engine.policies.mlfq import Mlfq
 from engine.policies.priority import Priority
+from engine.policies.rpm import Rpm
+from engine.policies.sjf import Sjf
+from engine.policies.slack import Slack
+from engine.policies.srpt import Srpt
 from engine.policies.victims import VICTIMS, VictimRule
 
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Fcfs, Priority)}
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (Fcfs, Priority, Fair, Drr, Sjf, Srpt, Mlfq, Edf, Slack, Lpm, Lcf, Rpm)
+}
 
 __all__ = ["POLICIES", "VICTIMS", "Policy", "PolicyEnv", "VictimRule", "make_policy"]
 

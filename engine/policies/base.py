@@ -114,6 +114,10 @@ class Policy(ABC):
         """Service a client has had so far, for victim rule `greediest`; 0 where the policy keeps no accounts."""
         return 0.0
 
+    def level(self, request: Request) -> float:
+        """For victim rule `lowest`: of two running requests the one with the larger number is preempted."""
+        return 0.0
+
     # ---- shared -----------------------------------------------------------------------------------
 
     @property

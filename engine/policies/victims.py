@@ -46,6 +46,11 @@ def greediest(running: Sequence[Request], policy: Policy) -> int:
     return max(range(len(running)), key=lambda i: (policy.service(running[i].client), held[running[i].client], i))
 
 
+def lowest(running: Sequence[Request], policy: Policy) -> int:
+    """The one the policy itself would serve last, where it says so; among equals the one that arrived last."""
+    return max(range(len(running)), key=lambda i: (policy.level(running[i]), running[i].arrival or 0.0, running[i].id))
+
+
 VICTIMS: dict[str, VictimRule] = {
-    rule.__name__: rule for rule in (last, priority, latest, cheapest, largest, greediest)
+    rule.__name__: rule for rule in (last, priority, latest, cheapest, largest, greediest, lowest)
 }

@@ -30,6 +30,8 @@ class FakeExecutor:
         self.block_size = config.block_size
         self.tokens = tokens
         self.calls = 0
+        self.reads = True
+        """Check the whole context of every item; off where long runs are only about the schedule."""
         self.released: list[str] = []
         self.hook: Callable[[Plan], None] = lambda plan: None
         self._kv: dict[int, int] = {}
@@ -48,7 +50,7 @@ class FakeExecutor:
             assert item.request.num_computed == upto <= item.request.num_tokens
             assert len(item.request.block_table) == -(-upto // self.block_size), "blocks are not ceil(computed / size)"
             assert 0 not in item.request.block_table
-            for position in range(upto):
+            for position in range(upto if self.reads else 0):
                 assert self._kv.get(self._slot(item, position)) == self._chain(item, position), (
                     f"{item.request.id} reads foreign or unwritten K/V at {position}"
                 )

@@ -40,11 +40,14 @@ class Run:
         return sum(it.prefix.hits + it.prefix.preempted_hits for it in self.iterations)
 
 
-def run(engine: Engine, before_step: Callable[[int], None] | None = None) -> Run:
-    """Step until nothing is left, folding every record into a view and checking it against the engine's own state."""
+def run(engine: Engine, before_step: Callable[[int], None] | None = None, *, view: bool = True) -> Run:
+    """Step until nothing is left, folding every record into a view and checking it against the engine's own state.
+
+    view: False for an engine that has been running already.
+    """
     config = engine.config
-    view = EngineView(config.num_blocks, config.block_size, config.values())
-    out = Run([], view)
+    shown = EngineView(config.num_blocks, config.block_size, config.values())
+    out = Run([], shown)
     while engine.has_work():
         if before_step is not None:
             before_step(engine.step_count)
@@ -52,8 +55,9 @@ def run(engine: Engine, before_step: Callable[[int], None] | None = None) -> Run
         if it is None:
             raise AssertionError("the engine has work but does nothing")
         out.iterations.append(it)
-        view.apply(it)
-        check_view(view, engine)
+        if view:
+            shown.apply(it)
+            check_view(shown, engine)
         for token in it.tokens:
             out.token_ids.setdefault(token.id, []).append(token.token_id)
             out.text[token.id] = out.text.get(token.id, "") + token.text
@@ -74,11 +78,16 @@ def check_view(view: EngineView, engine: Engine) -> None:
     assert view.refs == pool.ref
     assert view.cached == [key is not None for key in pool.key]
     assert view.knobs == engine.config.values()
+    assert list(view.swapped) == [request.id for request in scheduler.swapped]
+    assert list(view.batch) == [request.id for request in scheduler.batch.members]
+    assert view.off_blocks == pool.num_off and view.usable_blocks == pool.num_usable
+    assert view.free_cpu_blocks == scheduler.swap_pool.num_free
     for request in scheduler.requests.values():
         seen = view.requests[request.id]
         assert seen.status == request.status
         assert seen.computed == request.num_computed
         assert seen.blocks == request.block_table
+        assert seen.swapped_blocks == len(request.cpu_blocks)
         assert [*seen.prompt_ids, *seen.token_ids] == request.token_ids
         assert seen.preemptions == request.num_preemptions
         assert seen.recomputed_tokens == request.recomputed_tokens

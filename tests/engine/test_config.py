@@ -84,7 +84,7 @@ REFUSED = [
     ("max_num_scheduled_tokens", {"max_num_scheduled_tokens": 257}),
     ("watermark", {"watermark": 1.0}),
     ("watermark", {"watermark": float("nan")}),
-    ("policy", {"policy": "sjf"}),
+    ("policy", {"policy": "lifo"}),
     ("policy", {"policy": None}),
     ("block_size", {"block_size": "16x"}),
     ("block_size", {"block_size": 16.5}),
