@@ -94,7 +94,7 @@ class Engine:
     def submit(self, request: Request, *, accepted: bool = False) -> None:
         """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record.
 
-        accepted: it is known that it can run, as one that was planned when there were more blocks.
+        accepted: not asked again whether it can run (at a later arrival it is).
         """
         now = self.clock.now()
         if request.arrival is None:
@@ -352,7 +352,11 @@ class Engine:
             if request.arrival > now:
                 return
             del self._planned[request.id]
-            self._admit(request)
+            reason = self.scheduler.refusal(request)  # there may be fewer blocks than when it was planned
+            if reason is not None:
+                self._rejected.append(Rejected(request.id, request.client, reason))
+            else:
+                self._admit(request)
 
     def _first_planned(self) -> Request | None:
         """The next planned request to arrive."""

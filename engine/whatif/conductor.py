@@ -23,8 +23,6 @@ from engine.request import Request
 from engine.whatif.clocks import MovedClock
 from engine.whatif.journal import Commands, Journal, Life, check_sum
 
-FITTING = ("num_blocks", "block_size", "max_model_len")
-"""Knobs that decide what can run at all."""
 STUCK = 1000
 """Tries in a row without an executed iteration after which a future is given up."""
 TICK = 1e-6
@@ -56,11 +54,6 @@ class Conductor:
         self.skip_knobs = frozenset(skip_knobs)
         self.notes: list[str] = []
         """What a person should know about the future, one line each."""
-
-    @property
-    def accepted(self) -> bool:
-        """What was accepted in the recording is accepted; only where less may fit now it is asked anew."""
-        return self.skip_knobs.isdisjoint(FITTING)
 
     # ---- before the fork --------------------------------------------------------------------------
 
@@ -174,13 +167,15 @@ class Conductor:
                     planned.append(self.request_of(life))
             for id, detail in commands.aborted:
                 due.append(_Due(time, next(order), _call(engine.abort, id, detail)))
+        now = self.clock.now()
         for request in planned:
-            engine.submit(request, accepted=self.accepted)
+            # Whether it fits is asked when it arrives: the pool may be another one then.
+            engine.submit(request, accepted=request.arrival is not None and request.arrival > now)
         heapq.heapify(due)
         return due
 
     def _submit_later(self, life: Life) -> Callable[[], None]:
-        return lambda: self.engine.submit(self.request_of(life), accepted=self.accepted)
+        return lambda: self.engine.submit(self.request_of(life))
 
     def _skip_to_next(self, due: list[_Due]) -> bool:
         """Move the clock to when something can happen; False when nothing can."""
