@@ -96,16 +96,17 @@ class Admission:
             members.append(request)
         return members
 
-    def room_for(self, request: Request) -> bool:
-        """Whether slots and blocks would let a request in now."""
+    def room_for(self, request: Request, without: Sequence[Request] = ()) -> bool:
+        """Whether slots and blocks would let a request in, once the running ones in `without` were gone."""
         scheduler = self._scheduler
-        if len(scheduler.running) >= scheduler.slots:
+        pool = scheduler.pool
+        if len(scheduler.running) - len(without) >= scheduler.slots:
             return False
+        freed = sum(pool.ref[block] == 1 for one in without for block in one.block_table)
         if request.status is RequestStatus.SWAPPED:
-            need = -(-request.num_tokens // scheduler.config.block_size)
-            return need <= scheduler.pool.num_free
-        hits = lookup(scheduler.pool, request, scheduler.config.block_size, request.num_tokens - 1)
-        return self._shortage(request, hits, request.num_tokens) is None
+            return -(-request.num_tokens // scheduler.config.block_size) <= pool.num_free + freed
+        hits = lookup(pool, request, scheduler.config.block_size, request.num_tokens - 1)
+        return self._shortage(request, hits, request.num_tokens, freed) is None
 
     def _next(self, draft: Draft) -> tuple[Request, Waiting | None]:
         """Whose turn it is, and why he may not start."""
@@ -220,8 +221,11 @@ class Admission:
         request.status = RequestStatus.RUNNING
         scheduler.running.append(request)
 
-    def _shortage(self, request: Request, hits: Sequence[int], upto: int) -> Waiting | None:
-        """Why the blocks for `upto` tokens, the first of them in `hits`, cannot be had; None when they can."""
+    def _shortage(self, request: Request, hits: Sequence[int], upto: int, freed: int = 0) -> Waiting | None:
+        """Why the blocks for `upto` tokens, the first of them in `hits`, cannot be had; None when they can.
+
+        freed: blocks to be had on top of the free ones.
+        """
         scheduler = self._scheduler
         config, pool = scheduler.config, scheduler.pool
         if config.scheduler_reserve_full_isl:
@@ -233,9 +237,10 @@ class Admission:
             promised = sum(self._most_blocks(one) - len(one.block_table) for one in scheduler.running)
         need = max(0, blocks - len(hits)) + revived
         reserve = int(config.watermark * config.num_blocks) if scheduler.running else 0
-        if need + promised + reserve <= pool.num_free:
+        free = pool.num_free + freed
+        if need + promised + reserve <= free:
             return None
-        if need + promised <= pool.num_free:
+        if need + promised <= free:
             detail = f"needs {need} blocks, {pool.num_free} free, {reserve} kept by the watermark"
             return Waiting(request.id, Reason.WATERMARK, detail)
         kept = f", {promised} promised to running ones" if promised else ""

@@ -41,6 +41,8 @@ from engine.scheduler import Scheduler
 from engine.tokenizer import Tokenizer
 
 NOTHING_COPIED = Copied()
+SMOOTHING = 0.2
+"""Weight of the newest measurement of prefill speed."""
 
 
 class Engine:
@@ -201,6 +203,7 @@ class Engine:
             sampled = self.executor.execute(plan)
             self.in_flight = None
         executed = self.clock.now()
+        self._time_prefill(plan, sampled)
 
         tokens: list[Token] = []
 
@@ -226,6 +229,14 @@ class Engine:
         committed = self.clock.now() - executed
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
+
+    def _time_prefill(self, plan: Plan, sampled: Sampled) -> None:
+        """Keep the policy's idea of what a token of prefill takes, from iterations that mostly read prompts."""
+        count = sum([item.num_tokens for item in plan.items])
+        if count >= 2 * len(plan.items) and sampled.forward > 0:
+            env = self.scheduler.env
+            taken = sampled.forward / count
+            env.token_seconds += (taken - env.token_seconds) * (SMOOTHING if env.token_seconds else 1.0)
 
     def _watch_progress(self, plan: Plan, sampled: bool) -> None:
         """End a preemption storm in which nobody gets anywhere.

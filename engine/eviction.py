@@ -4,8 +4,8 @@ Three causes: blocks are short for another running request, the pool was made sm
 request first. Two ways: the tokens are computed again later (vLLM V1), or the KV is copied to the swap pool and back
 (vLLM V0); a full swap pool falls back to the first.
 
-Invariant: outside vLLM's exact settings the oldest running request is never the victim while another one runs, so
-somebody always gets to his end.
+Invariant: outside vLLM's exact settings the oldest running request is never preempted for lack of blocks while
+another one runs, so somebody always gets to his end.
 """
 
 from __future__ import annotations
@@ -110,18 +110,28 @@ class Eviction:
         pool.resize(usable)
 
     def displace(self, draft: Draft) -> None:
-        """Let the policy's head take the place of running requests that the policy ranks behind it."""
+        """Let the policy's head take the place of running requests that the policy ranks behind it.
+
+        All or nothing: nobody goes unless the head has room then. No protection of the oldest here: to put others
+        first is what such a policy is for; that it gets its turn is what `aging` is for.
+        """
         scheduler = self._scheduler
         policy = scheduler.policy
-        for _ in range(len(scheduler.running)):
-            if not len(policy) or scheduler.admission.room_for(policy.head()):
-                return
-            at = policy.displaced(scheduler.running)
-            if at is None or scheduler.running[at] is self._oldest():
-                return
+        while len(policy) and not scheduler.admission.room_for(policy.head()):
             head = policy.head()
+            left, gone = list(scheduler.running), list[Request]()
+            while left and not scheduler.admission.room_for(head, without=gone):
+                at = policy.displaced(left)
+                if at is None:
+                    return
+                gone.append(left.pop(at))
+            if not scheduler.admission.room_for(head, without=gone):
+                return
             need = -(-head.num_tokens // scheduler.config.block_size)
-            self.preempt(at, draft, by=head.id, need=need, cause=Cause.DISPLACED)
+            for victim in gone:
+                at = scheduler.running.index(victim)
+                self.preempt(at, draft, by=head.id, need=need, cause=Cause.DISPLACED)
+            return
 
     def _oldest(self) -> Request:
         return min(self._scheduler.running, key=self._scheduler.age)

@@ -171,10 +171,9 @@ _ROWS = (
         "preemption_mode",
         str,
         "recompute",
-        "What becomes of a preempted request's KV: computed again, or copied out to CPU memory and back.",
+        "What becomes of a preempted request's KV: computed again, or copied out to CPU memory and back (vLLM before V1).",
         choices=("recompute", "swap"),
         live=True,
-        vllm="--preemption-mode (before V1)",
     ),
     Knob(
         "swap_space",
@@ -183,7 +182,6 @@ _ROWS = (
         "GiB of CPU memory for KV that is swapped out.",
         0.0,
         4096.0,
-        vllm="--swap-space (before V1)",
     ),
     Knob(
         "num_cpu_blocks",
@@ -356,8 +354,8 @@ def check_value(name: str, value: Any) -> KnobValue:
     knob = KNOBS.get(name)
     if knob is None:
         raise ConfigError(name, f"no such knob; there are {', '.join(KNOBS)}")
-    nothing = isinstance(value, str) and value.strip().lower() in ("none", "auto") and value not in knob.choices
-    if value is None or nothing:
+    word = value.strip().lower() if isinstance(value, str) else value
+    if value is None or (word in ("none", "auto") and word not in knob.choices):
         if knob.optional:
             return None
         raise ConfigError(name, f"needs a value, allowed: {knob.range_text}")

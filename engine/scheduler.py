@@ -156,19 +156,26 @@ class Scheduler:
             policy = make_policy(config.policy, env)
             self.env = env
         self.config = self.env.config = config
-        if policy is not self.policy or config.batching != old.batching:
-            waiting = [*self.policy, *self.swapped]
-            self.policy = policy if policy is not self.policy else make_policy(config.policy, self.env)
-            self.swapped = []
+        changed = policy is not self.policy
+        if changed:
+            waiting, self.policy = list(self.policy), policy
             for request in sorted(waiting, key=self.age):
-                if request.status is RequestStatus.SWAPPED:
-                    self.eviction.queue_swapped(request)
-                else:
-                    self.waiting.add(request)
+                self.waiting.add(request)
+        if changed or config.batching != old.batching:
+            self._place_swapped()
         if config.batching != old.batching:
             self.batch.form(self.running if self.static else [])
         if not self.requests:
             self.pool.resize(config.usable_blocks)
+
+    def _place_swapped(self) -> None:
+        """Put swapped-out requests where they now belong: into the waiting queue, or before it."""
+        waiting = [request for request in self.waiting if request.status is RequestStatus.SWAPPED]
+        for request in waiting:
+            self.waiting.remove(request)
+        swapped, self.swapped = [*self.swapped, *waiting], []
+        for request in sorted(swapped, key=self.age):
+            self.eviction.queue_swapped(request)
 
     # ---- one iteration ----------------------------------------------------------------------------
 

@@ -2,6 +2,12 @@
 
 `Journal` reads the records; `fork` and `ForkPoint` give futures at once, without a model; `rerun` computes
 one for real; `compare` sets two side by side.
+
+    journal = Journal(info.config)
+    for record in records:
+        journal.add(record)
+    point = ForkPoint(journal.copy(), at_step=120)
+    comparison = compare(point.baseline, point.future({"max_num_seqs": 4}))
 """
 
 from engine.whatif.compare import Comparison, compare

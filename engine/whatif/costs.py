@@ -45,6 +45,8 @@ class FittedCosts:
     swap: float = 0.0
     between: float = 0.0
     """Seconds from the end of an iteration to the start of the next while there is work."""
+    forward_share: float = 1.0
+    """How much of an iteration is the forward pass."""
     samples: int = 0
     """Iterations the fit rests on."""
     outliers: int = 0
@@ -102,6 +104,7 @@ class FittedCosts:
             attention,
             swap,
             between=between,
+            forward_share=_forward_share(journal),
             samples=len(seconds),
             outliers=int(len(kept) - kept.sum()),
             mape=float(np.abs(_relative(work, seconds, coefficients)).mean()),
@@ -142,6 +145,12 @@ def _rows(journal: Journal) -> tuple[Array, Array]:
     times = np.asarray(journal.ends, dtype=float)[seqs] - np.asarray(journal.starts, dtype=float)[seqs]
     work = np.asarray(journal.work, dtype=float).reshape(-1, FEATURES)
     return np.column_stack([np.ones(len(work)), work]), times
+
+
+def _forward_share(journal: Journal) -> float:
+    seqs = np.asarray(journal.step_seqs, dtype=np.int64)
+    total = float((np.asarray(journal.ends)[seqs] - np.asarray(journal.starts)[seqs]).sum())
+    return min(1.0, float(np.asarray(journal.forwards)[seqs].sum()) / total)
 
 
 def _between(journal: Journal) -> float:

@@ -92,8 +92,8 @@ class ForcedExecutor:
     def __init__(self, clock: VirtualClock, costs: FittedCosts) -> None:
         self._clock = clock
         self._costs = costs
-        self.until: float | None = None
-        """End of this iteration where the recording tells it; None: modelled."""
+        self.recorded: tuple[float, float] | None = None
+        """End of this iteration and seconds of its forward pass, as recorded; None: modelled."""
         self.far = 0
         """Modelled iterations at sizes far from the measured ones."""
         self.assumed: set[str] = set()
@@ -106,17 +106,19 @@ class ForcedExecutor:
             upto = item.start + item.num_tokens
             parts.append((item.num_tokens, item.start))
             tokens.append(self._token(item.request, upto) if item.samples else None)
-        begun = self._clock.now()
-        if self.until is not None:
-            self._clock.jump(self.until)
-        else:
-            work = work_of(parts)
-            self._clock.advance(self._costs.seconds(work))
-            self.far += self._costs.beyond(work)
-        return Sampled(tokens, 0.0, self._clock.now() - begun, 0.0)
+        if self.recorded is not None:
+            end, forward = self.recorded
+            self._clock.jump(end)
+            return Sampled(tokens, 0.0, forward, 0.0)
+        work = work_of(parts)
+        seconds = self._costs.seconds(work)
+        self._clock.advance(seconds)
+        self.far += self._costs.beyond(work)
+        forward = seconds * self._costs.forward_share
+        return Sampled(tokens, seconds - forward, forward, 0.0)
 
     def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
-        if self.until is None:
+        if self.recorded is None:
             self._clock.advance(self._costs.swap_seconds(len(out) + len(back)))
         return 0
 

@@ -139,15 +139,15 @@ class _Branch:
         return new
 
     def repeat(self, at_step: int) -> Iterator[Iteration]:
-        ends, executor = self.journal.ends, self.executor
+        ends, forwards, executor = self.journal.ends, self.journal.forwards, self.executor
 
         def before(seq: int) -> None:
-            executor.until = ends[seq]
+            executor.recorded = ends[seq], forwards[seq]
 
         for record in self.conductor.repeat(at_step, before):
             self.watch.see(record)
             yield record
-        executor.until = None
+        executor.recorded = None
 
     def go_on(self, start: int, horizon: int | None) -> Iterator[Iteration]:
         pause = self.costs.between

@@ -90,8 +90,10 @@ class Journal:
         self.commands: dict[int, Commands] = {}
         """By record number, where there are any."""
         self.starts = array("d")
-        """By record number, like the next four."""
+        """By record number, like the next five."""
         self.ends = array("d")
+        self.forwards = array("d")
+        """Seconds of the forward pass: a policy may have looked at them."""
         self.asked = array("b")
         """0: the scheduler was not asked; 1: it had no answer; 2: somebody ran, or was preempted."""
         self.flows = array("b")
@@ -143,7 +145,7 @@ class Journal:
             for seq, commands in self.commands.items()
         }
         new._alive = {name: lives[id(life)] for name, life in self._alive.items()}
-        for name in ("starts", "ends", "asked", "flows", "sums", "step_seqs", "work"):
+        for name in ("starts", "ends", "forwards", "asked", "flows", "sums", "step_seqs", "work"):
             setattr(new, name, getattr(self, name)[:])
         return new
 
@@ -172,6 +174,7 @@ class Journal:
         asked = 0 if not it.budget else 2 if it.scheduled or it.preempted else 1
         self.starts.append(it.t_start)
         self.ends.append(it.t_end)
+        self.forwards.append(it.timings.forward)
         self.asked.append(asked)
         self.flows.append(it.executed and bool(it.running) and not it.paused and it.pace is None)
         self.sums.append(check_sum(it) if asked else 0)

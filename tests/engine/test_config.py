@@ -118,7 +118,7 @@ def test_change_is_checked_and_leaves_the_old_one() -> None:
     assert config.change("max_num_seqs", "32").max_num_seqs == 32
     assert config.change("max_num_active_seqs", 2).change("max_num_active_seqs", None).max_num_active_seqs is None
     for name, value in (
-        ("block_size", 8), ("num_blocks", 9), ("max_model_len", 64), ("enable_prefix_caching", False),
+        ("block_size", 8), ("num_blocks", 513), ("max_model_len", 64), ("enable_prefix_caching", False),
         ("max_num_seqs", 257), ("max_num_batched_tokens", 15), ("nothing", 1), ("max_num_seqs", None),
     ):  # fmt: skip
         with pytest.raises(ConfigError):

@@ -25,8 +25,9 @@ def slow(executor: FakeExecutor, clock: ManualClock, seconds: Callable[[Plan], f
     execute = executor.execute
 
     def timed(plan: Plan) -> Sampled:
-        clock.advance(seconds(plan))
-        return execute(plan)
+        taken = seconds(plan)
+        clock.advance(taken)
+        return execute(plan)._replace(forward=0.75 * taken)
 
     executor.execute = timed  # type: ignore[method-assign]
 

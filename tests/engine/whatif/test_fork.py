@@ -65,6 +65,7 @@ def test_the_baseline_decides_as_recorded(at: int) -> None:
     future = fork(journal, at, {})
     assert decisions(future.records) == decisions([it for it in records if it.step > at])
     assert future.complete and not future.assumed
+    assert future.costs is not None and future.costs.forward_share == pytest.approx(0.75)
     assert future.records[0].seq == journal.prefix(at)
     assert future.records[-1].t_end == pytest.approx(records[-1].t_end, rel=0.03)
 
