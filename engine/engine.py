@@ -101,15 +101,18 @@ class Engine:
 
     # ---- between iterations -----------------------------------------------------------------------
 
-    def submit(self, request: Request) -> None:
-        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record."""
+    def submit(self, request: Request, *, accepted: bool = False) -> None:
+        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record.
+
+        accepted: not asked again whether it can run (at a later arrival it is).
+        """
         now = self.clock.now()
         if request.arrival is None:
             request.arrival = now
         reason = None
         if request.id in self._outputs or request.id in self._planned or request.id in self._aborted:
             reason = f"a request with id {request.id!r} is already here"
-        else:
+        elif not accepted:
             reason = self._refusal(request)
         if reason is not None:
             self._rejected.append(Rejected(request.id, request.client, reason))
@@ -161,7 +164,7 @@ class Engine:
                 self._rejected.append(Rejected(id, planned.client, why))
         if reencode is not None:
             for request in self.scheduler.requests.values():
-                self._outputs[request.id] = self._output(request)
+                self._outputs[request.id] = self.make_output(request)
         self.knob_version += 1
         for name, value in self.config.values().items():
             if value != getattr(old, name):
@@ -423,7 +426,11 @@ class Engine:
             if request.arrival > now:
                 return
             del self._planned[request.id]
-            self._admit(request)
+            reason = self.scheduler.refusal(request)  # there may be fewer blocks than when it was planned
+            if reason is not None:
+                self._rejected.append(Rejected(request.id, request.client, reason))
+            else:
+                self._admit(request)
 
     def _first_planned(self) -> Request | None:
         """The next planned request to arrive."""
@@ -434,9 +441,13 @@ class Engine:
             heapq.heappop(self._arrivals)
         return None
 
+    def make_output(self, request: Request) -> Output:
+        """What ends a request and makes text of it; an engine without a model has another."""
+        return Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
+
     def _admit(self, request: Request) -> None:
         self.scheduler.add(request)
-        self._outputs[request.id] = self._output(request)
+        self._outputs[request.id] = self.make_output(request)
         assert request.arrival is not None
         self._arrived.append(
             Arrived(
@@ -453,9 +464,6 @@ class Engine:
                 request.params,
             )
         )
-
-    def _output(self, request: Request) -> Output:
-        return Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
 
     def _finish(self, request: Request, reason: FinishReason, detail: str = "") -> Finished:
         output = self._outputs.pop(request.id)
