@@ -45,17 +45,22 @@ _GREY, _LIGHT = "#6B7680", "#B9C0C8"
 GLYPHS: tuple[Glyph, ...] = (
     Glyph("timeline", "blank", " ", " ", _GREY, "bright_black"),
     Glyph("timeline", "waiting", "·", ".", _GREY, "bright_black"),
+    Glyph("timeline", "swapped", ":", ":", _LIGHT, "white"),
+    Glyph("timeline", "slot held", "□", "o", _GREY, "bright_black"),
     Glyph("timeline", "decode", "─", "-", "#56B4E9", "bright_cyan"),
     Glyph("timeline", "prefill ¼", "░", "1", "#E69F00", "yellow", "bold"),
     Glyph("timeline", "prefill ½", "▒", "2", "#E69F00", "yellow", "bold"),
     Glyph("timeline", "prefill ¾", "▓", "3", "#E69F00", "yellow", "bold"),
     Glyph("timeline", "prefill 1", "█", "4", "#E69F00", "yellow", "bold"),
     Glyph("timeline", "recompute", "▚", "R", "#CC79A7", "bright_magenta", "underline"),
+    Glyph("timeline", "swap in", "△", "^", _LIGHT, "white", "underline"),
+    Glyph("timeline", "swap out", "▽", "v", _LIGHT, "white", "underline"),
     Glyph("timeline", "preempted", "×", "x", "#F0E442", "bright_yellow", "reverse"),
     Glyph("timeline", "finished", "◆", "$", _LIGHT, "white", "bold"),
     Glyph("timeline", "aborted", "◇", "a", "#D55E00", "bright_red", "reverse"),
     Glyph("kv", "free", "·", ".", _GREY, "bright_black"),
     Glyph("kv", "cached", "+", "+", _LIGHT, "white"),
+    Glyph("kv", "off", "/", "/", _GREY, "bright_black"),
     Glyph("kv", "null", "■", "*", _GREY, "bright_black"),
     Glyph("kv", "unlettered", "#", "#", _LIGHT, "white"),
     Glyph("budget", "decode", "▒", "-", "#56B4E9", "bright_cyan"),
@@ -188,10 +193,14 @@ class Look:
             return Style(color="black", bgcolor=OWNERS_ANSI[index % 8]) + attributes
         return Style(color=GROUND, bgcolor=OWNERS[index % 8]) + attributes
 
+    def plain(self, text: str) -> str:
+        """Text as this mode can show it, for what Textual draws."""
+        return text.translate(_TO_ASCII) if self.ascii else text
+
     def named(self, panel: str, name: str) -> tuple[str, Style]:
         """Glyph and style of a state outside the timeline."""
         glyph = BY_NAME[panel, name]
         return glyph.ascii if self.ascii else glyph.char, self._others[panel, name]
 
     def _segment(self, text: str, style: Style) -> Segment:
-        return Segment(text.translate(_TO_ASCII) if self.ascii else text, style)
+        return Segment(self.plain(text), style)

@@ -156,15 +156,15 @@ def test_waiting_costs_no_cells_until_something_happens():
     assert row.cells(1, 11, now=8) == bytes([0] * 4 + [1] * 4 + [0] * 2)
     row.put(12, Cell.DECODE)
     row.put(12, Cell.FINISHED)
-    row.ended = 12
+    row.idle = Cell.BLANK
     assert row.cells(10, 15, now=20) == bytes([1, 1, Cell.FINISHED, 0, 0])
     row = Row("b", 5, keep=100)
     row.put(4, Cell.ABORTED)  # ended before the step it would have waited in
-    row.ended = 4
+    row.idle = Cell.BLANK
     assert row.cells(3, 7, now=9) == bytes([0, Cell.ABORTED, 0, 0])
     row = Row("c", 1, keep=100)
     row.put(100_000, Cell.DECODE)
-    assert len(row.codes) <= 101 and row.cells(99_999, 100_001, 100_000) == bytes([1, 2])
+    assert len(row.codes) <= 101 and row.cells(99_999, 100_001, 100_000) == bytes([Cell.WAIT, Cell.DECODE])
 
 
 def test_several_steps_in_a_column_show_the_worst():
@@ -174,7 +174,7 @@ def test_several_steps_in_a_column_show_the_worst():
 
 
 def test_prefill_by_quarter_of_the_budget():
-    assert [prefill_cell(n, 64) for n in (1, 16, 17, 32, 48, 49, 64, 999)] == [3, 3, 4, 4, 5, 6, 6, 6]
+    assert [prefill_cell(n, 64) for n in (1, 16, 17, 32, 48, 49, 64, 999)] == [5, 5, 6, 6, 7, 8, 8, 8]
 
 
 def test_letters_go_round_and_run_out():

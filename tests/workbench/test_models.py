@@ -124,10 +124,10 @@ def test_prompts_that_can_never_run_are_refused():
 def test_fits_counts_blocks_at_admission_and_at_the_end():
     view = EngineView(64, 16, CONFIG.values())
     order = check(Values(max_tokens="64"))
-    assert fits(order, 40, view, CONFIG) == (True, "40 tok: 3 blocks at admission, 7 at the end; 63 free: fits")
-    assert fits(check(Values(count="10")), 40, view, CONFIG)[1].endswith("starts, may preempt later")
-    assert fits(check(Values(count="30")), 40, view, CONFIG)[1].endswith("will wait")
-    assert fits(order, 5000, view, CONFIG)[0] is False
+    assert fits(order, 40, view) == (True, "40 tok: 3 blocks at admission, 7 at the end; 63 free: fits")
+    assert fits(check(Values(count="10")), 40, view)[1].endswith("starts, may preempt later")
+    assert fits(check(Values(count="30")), 40, view)[1].endswith("will wait")
+    assert fits(order, 5000, view)[0] is False
 
 
 # ---- glyphs ---------------------------------------------------------------------------------------

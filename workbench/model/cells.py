@@ -12,16 +12,22 @@ class Cell(IntEnum):
     BLANK = 0
     """Before it arrived, after it ended."""
     WAIT = 1
-    DECODE = 2
-    PREFILL_1 = 3
+    SWAPPED = 2
+    """Waits with its KV in the swap pool."""
+    HELD = 3
+    """Ended, but its slot of the static batch stays taken."""
+    DECODE = 4
+    PREFILL_1 = 5
     """Up to a quarter of the iteration's budget, and so on."""
-    PREFILL_2 = 4
-    PREFILL_3 = 5
-    PREFILL_4 = 6
-    RECOMPUTE = 7
-    PREEMPTED = 8
-    FINISHED = 9
-    ABORTED = 10
+    PREFILL_2 = 6
+    PREFILL_3 = 7
+    PREFILL_4 = 8
+    RECOMPUTE = 9
+    SWAP_IN = 10
+    SWAP_OUT = 11
+    PREEMPTED = 12
+    FINISHED = 13
+    ABORTED = 14
 
 
 def prefill_cell(num_tokens: int, budget: int) -> Cell:

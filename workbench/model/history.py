@@ -14,14 +14,16 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from engine.knobs import KnobValue
-from engine.records import Iteration, KnobChange, Limit, Phase
+from engine.records import Iteration, Kind, KnobChange, Limit, Phase, Preempted
 from engine.request import FinishReason
 from engine.view import EngineView, RequestView
+from workbench.model.batch import held
+from workbench.model.build import Build
 from workbench.model.cells import Cell, prefill_cell
 from workbench.model.events import Event, events_of
 from workbench.model.latency import Latency
 from workbench.model.letters import Letters
-from workbench.model.row import Row
+from workbench.model.row import MOST_PREEMPTED, Row
 from workbench.model.series import Series
 
 KEEP_STEPS = 4096
@@ -51,7 +53,16 @@ class _Chunk:
 
 
 class History:
-    def __init__(self, num_blocks: int, block_size: int, knobs: dict[str, KnobValue], keep: int = KEEP_STEPS) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        knobs: dict[str, KnobValue],
+        keep: int = KEEP_STEPS,
+        *,
+        model: str = "",
+        dtype: str = "",
+    ) -> None:
         self.live = EngineView(num_blocks, block_size, knobs)
         self.letters = Letters()
         self.latency = Latency()
@@ -59,6 +70,9 @@ class History:
         self.events: deque[Event] = deque(maxlen=KEEP_EVENTS)
         self.knob_changes: deque[tuple[int, KnobChange]] = deque(maxlen=256)
         """With the step at which each took effect, oldest first."""
+        self.builds = [Build(0, model, dtype)]
+        """Oldest first; more than one once the engine was built anew."""
+        self.ever_swapped = False
         self.fade = FADE_STEPS
         """Steps for which a finished request keeps its row and letter."""
         self.version = 0
@@ -74,7 +88,7 @@ class History:
         self.marks = Series("B", keep)
         self._seqs = Series("q", keep)
         self._keep = keep
-        self._chunk_size = CHUNK * max(1, -(-num_blocks // BIG_POOL))
+        self._chunk_size = _chunk_size(num_blocks)
         self._chunks: deque[_Chunk] = deque()
         self._executed = 0
         self._records = 0
@@ -82,6 +96,8 @@ class History:
         self._finished: list[tuple[int, str]] = []
         self._handed_back = 0
         self._admissions = 0
+        self._held: set[str] = set()
+        """Ended members of the static batch that runs."""
         self._past: EngineView | None = None
 
     # ---- growing ----------------------------------------------------------------------------------
@@ -93,6 +109,7 @@ class History:
         for arrived in it.arrived:
             self.rows[arrived.id] = Row(arrived.id, it.step + (0 if it.executed else 1), self._keep)
             self.letters.give(arrived.id)
+        batch, storm = self.live.batch, self.live.storm
         view = self.live.apply(it)
         chunk.records.append(it)
         self._records += 1
@@ -100,14 +117,19 @@ class History:
         self._cells(it)
         for change in it.knobs:
             self.knob_changes.append((it.step, change))
-        self.events.extend(events_of(it, self.letters.of))
+        self.events.extend(events_of(it, self.letters.of, batch, storm))
         self.latency.fold(it, view)
         self.changed_blocks.update(change.block for change in it.blocks)
+        if it.rebuilt is not None:
+            self._chunk_size = _chunk_size(view.num_blocks)
+            self.changed_blocks = set(range(view.num_blocks))
+            first = it.step + (0 if it.executed else 1)
+            self.builds.append(Build(first, it.rebuilt.model, it.rebuilt.dtype))
         if it.executed:
             chunk.executed += 1
             self._executed += 1
             self._count(it)
-        elif self.marks and (it.knobs or it.preempted):
+        elif self.marks and (it.knobs or it.preempted or it.rebuilt is not None):
             self._mark(self.marks.end - 1, it)
         self._forget(it.step)
 
@@ -120,21 +142,43 @@ class History:
                 row.admitted = self._admissions
                 self._admissions += 1
                 self.letters.promote(item.id)
-            if item.phase is Phase.DECODE:
+            if item.kind is Kind.SWAPPED_IN:
+                code = Cell.SWAP_IN
+            elif item.phase is Phase.DECODE:
                 code = Cell.DECODE
             elif item.phase is Phase.RECOMPUTE:
                 code = Cell.RECOMPUTE
             else:
                 code = prefill_cell(item.num_tokens, it.budget)
             row.put(step, code)
+            row.idle = Cell.WAIT
         for victim in it.preempted:
-            rows[victim.id].put(step, Cell.PREEMPTED)
+            row, swapped = rows[victim.id], victim.swapped_blocks > 0
+            row.put(step, Cell.SWAP_OUT if swapped else Cell.PREEMPTED)
+            row.idle = Cell.SWAPPED if swapped else Cell.WAIT
+            row.preempted.append((step, victim))
+            del row.preempted[:-MOST_PREEMPTED]
+            self.ever_swapped |= swapped
         for done in it.finished:
             row = rows[done.id]
             bad = done.reason in (FinishReason.ABORT, FinishReason.ERROR)
             row.put(step, Cell.ABORTED if bad else Cell.FINISHED)
-            row.ended = step
+            row.idle = Cell.BLANK
             self._finished.append((step, done.id))
+        if it.batch or self._held:
+            self._hold(it)
+
+    def _hold(self, it: Iteration) -> None:
+        """Ended members of the static batch keep their slots until its last one has ended."""
+        now = set(held(self.live))
+        for id in now - self._held:
+            self.rows[id].idle = Cell.HELD
+        # the step in which the last one ends is one of the batch; one with another batch is not
+        last = it.step if self._held.issubset(it.batch) else it.step - it.executed
+        for id in self._held - now:
+            if id in self.rows:
+                self.rows[id].rest(last, Cell.BLANK)
+        self._held = now
 
     def _count(self, it: Iteration) -> None:
         step = it.step
@@ -152,12 +196,15 @@ class History:
         self._limits.append(it.limit)
 
     def _mark(self, step: int, it: Iteration) -> None:
-        mark = (MARK_PREEMPTION if it.preempted else 0) | (MARK_KNOB if it.knobs else 0)
+        mark = (MARK_PREEMPTION if it.preempted else 0) | (MARK_KNOB if it.knobs or it.rebuilt is not None else 0)
         self.marks.replace(step, int(self.marks[step]) | mark)
 
     def _forget(self, step: int) -> None:
-        while self._handed_back < len(self._finished) and self._finished[self._handed_back][0] + self.fade < step:
-            self.letters.give_back(self._finished[self._handed_back][1])
+        while self._handed_back < len(self._finished):
+            ended, id = self._finished[self._handed_back]
+            if ended + self.fade >= step or id in self._held:
+                break
+            self.letters.give_back(id)
             self._handed_back += 1
         while len(self._chunks) > 1:
             oldest = self._chunks[0]
@@ -229,15 +276,18 @@ class History:
         return past
 
     def order(self, view: EngineView, most_waiting: int = MOST_WAITING, room: int = 0) -> list[str]:
-        """Ids of the rows to show: admitted ones and those just finished by admission, then the waiting ones.
+        """Ids of the rows to show: admitted ones and those just finished by admission, swapped out ones, waiting ones.
 
+        Members of a static batch stay until all of it has ended.
         Requests that finished longer ago stay while the rows do not fill `room`, unless their letter has gone on.
         """
-        waiting = view.waiting_ids(most_waiting)
+        waiting = [*view.swapped, *view.waiting_ids(most_waiting)]
         ids = list(view.running)
         stop = bisect_right(self._finished, (view.step, "\U0010ffff"))
         start = bisect_left(self._finished, (view.step - self.fade + 1, ""))
         ids += [id for _, id in self._finished[start:stop] if id in view.requests]
+        shown = set(ids)
+        ids += [id for id in held(view) if id not in shown and id in self.rows]
         if len(ids) + len(waiting) < room:
             taken = {self.letters.of(id) for id in (*ids, *waiting)}
             for _, id in reversed(self._finished[:start]):
@@ -254,7 +304,7 @@ class History:
     def found(self, view: EngineView, passes: Callable[[RequestView], bool]) -> list[str]:
         """Every request still known that passes, finished ones too, in the order of `order`."""
         ids = [id for id, request in view.requests.items() if id in self.rows and passes(request)]
-        waiting = set(view.waiting_ids())
+        waiting = {*view.swapped, *view.waiting_ids()}
         return sorted((id for id in ids if id not in waiting), key=self._admission) + [
             id for id in ids if id in waiting
         ]
@@ -262,6 +312,14 @@ class History:
     def _admission(self, id: str) -> int:
         row = self.rows.get(id)
         return row.admitted if row is not None and row.admitted is not None else 1 << 60
+
+    def build_at(self, step: int) -> Build:
+        return next((build for build in reversed(self.builds) if build.step <= step), self.builds[0])
+
+    def preemptions_of(self, id: str, step: int) -> list[tuple[int, Preempted]]:
+        """The newest preemptions of a request up to a step, oldest first."""
+        row = self.rows.get(id)
+        return [entry for entry in row.preempted if entry[0] <= step] if row is not None else []
 
     def limit_shares(self, step: int | None = None) -> tuple[int, list[tuple[Limit, float]]]:
         """How many of the last LIMIT_WINDOW steps, and the share bound by each limit, largest first."""
@@ -299,3 +357,7 @@ class History:
             return 0.0, 0.0
         tokens = sum(self.outputs.between(first + 1, self.ends.end))
         return (steps - 1) / span, tokens / span
+
+
+def _chunk_size(num_blocks: int) -> int:
+    return CHUNK * max(1, -(-num_blocks // BIG_POOL))

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from engine.commands import Submit
-from engine.config import EngineConfig
 from engine.errors import RequestError, WorkbenchError
 from engine.request import Request
 from engine.sampling_params import SamplingParams
@@ -25,6 +24,7 @@ LABELS = {
     "priority": "priority",
     "count": "count",
     "temperature": "temp",
+    "deadline": "due",
     "seed": "seed",
 }
 """What the fields are called where they are typed."""
@@ -45,6 +45,8 @@ class Values:
     priority: str = "0"
     count: str = "1"
     temperature: str = "0"
+    deadline: str = ""
+    """Seconds until the first token should be there."""
     seed: str = ""
 
     def copy(self) -> Values:
@@ -70,6 +72,7 @@ class Order:
     priority: int
     count: int
     params: SamplingParams
+    deadline: float | None = None
 
 
 def check(values: Values) -> Order:
@@ -78,18 +81,26 @@ def check(values: Values) -> Order:
     if not length and not values.prompt:
         raise FieldError("prompt", "type a prompt, or a number of random tokens")
     seed = _whole(values, "seed", -(2**63), 2**64 - 1, empty=None)
-    heat = values.temperature.strip() or "0"
-    if not _NUMBER.fullmatch(heat):
-        raise FieldError("temperature", f"{heat!r} is not a number")
-    temperature = float(heat)
-    if temperature < 0 or math.isinf(temperature):
-        raise FieldError("temperature", f"{heat} is out of range, allowed: 0 (greedy) and above")
+    temperature = _number(values, "temperature", "0 (greedy) and above") or 0.0
+    deadline = _number(values, "deadline", "0 and above, in seconds")
     most = _whole(values, "max_tokens", 1, MOST_TOKENS, empty=None)
     params = SamplingParams(max_tokens=most, temperature=temperature, seed=seed)
     count = _whole(values, "count", 1, MOST_COUNT)
     priority = _whole(values, "priority", -1000, 1000, empty=0)
     assert count is not None and priority is not None and length is not None
-    return Order(values.prompt, length, values.client.strip() or "me", priority, count, params)
+    return Order(values.prompt, length, values.client.strip() or "me", priority, count, params, deadline)
+
+
+def _number(values: Values, name: str, allowed: str) -> float | None:
+    text = getattr(values, name).strip()
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise FieldError(name, f"{text!r} is not a number")
+    number = float(text)
+    if number < 0 or math.isinf(number):
+        raise FieldError(name, f"{text} is out of range, allowed: {allowed}")
+    return number
 
 
 def _whole(values: Values, name: str, low: int, high: int, empty: int | None = -1) -> int | None:
@@ -135,18 +146,27 @@ def requests_of(order: Order, number: int, encode: Encode, vocab_size: int, mode
                 params,
                 client=order.client,
                 priority=order.priority,
+                deadline=order.deadline,
                 prompt_text=None if order.length else order.prompt,
             )
         )
     return Submit(tuple(requests))
 
 
-def fits(order: Order, num_tokens: int, view: EngineView, config: EngineConfig) -> tuple[bool, str]:
+def model_len(view: EngineView) -> int:
+    """Longest prompt + output, as the engine has resolved it."""
+    value = view.knobs["max_model_len"]
+    assert isinstance(value, int)
+    return value
+
+
+def fits(order: Order, num_tokens: int, view: EngineView) -> tuple[bool, str]:
     """Whether the pool can take it now, with blocks at admission and at the end against the free ones."""
-    if num_tokens >= config.model_len:
-        return False, f"{num_tokens} tokens: too long, max_model_len is {config.model_len} with the output"
+    longest = model_len(view)
+    if num_tokens >= longest:
+        return False, f"{num_tokens} tokens: too long, max_model_len is {longest} with the output"
     size = view.block_size
-    most = config.model_len - num_tokens
+    most = longest - num_tokens
     output = min(order.params.max_tokens or most, most)
     first = -(-num_tokens // size) * order.count
     # the last token is sampled but never computed, so it needs no slot

@@ -17,16 +17,18 @@ def step(knob: Knob, value: KnobValue, direction: int, *, fine: bool = False) ->
     """
     if knob.type is bool:
         return not value
+    if knob.type is str and not knob.choices:
+        return value
     if knob.choices:
-        at = knob.choices.index(str(value)) if value in knob.choices else 0
-        return knob.choices[(at + direction) % len(knob.choices)]
+        if value not in knob.choices:  # a person's own: on to the first or the last of ours
+            return knob.choices[0 if direction > 0 else -1]
+        return knob.choices[(knob.choices.index(str(value)) + direction) % len(knob.choices)]
     low, high = knob.low or 0, knob.high if knob.high is not None else float("inf")
     if value is None:
         return knob.type(low) if direction > 0 else None
     assert isinstance(value, int | float)
     if knob.type is float:
-        change = 0.01 if fine else 0.05
-        return min(high, max(low, round(value + direction * change, 4)))
+        return _next_float(knob, value, direction, fine=fine)
     if fine:
         new: float = value + direction
     else:
@@ -34,6 +36,24 @@ def step(knob: Knob, value: KnobValue, direction: int, *, fine: bool = False) ->
     if new < low:
         return None if knob.optional else int(low)
     return int(min(high, new))
+
+
+def _next_float(knob: Knob, value: float, direction: int, *, fine: bool) -> float | None:
+    """Small steps in a small range; 1, 2, 5, 10, 20, ... in a wide one."""
+    low, high = knob.low or 0.0, knob.high if knob.high is not None else float("inf")
+    if high <= 10:
+        new = round(value + direction * (0.01 if fine else 0.05), 4)
+    elif fine:
+        new = round(value + direction * 0.1, 4)
+    else:
+        rungs = [0.0, *(base * 10.0**power for power in range(-1, 7) for base in (1, 2, 5))]
+        if direction > 0:
+            new = next((round(rung, 4) for rung in rungs if rung > value + 1e-9), high)
+        else:
+            new = next((round(rung, 4) for rung in reversed(rungs) if rung < value - 1e-9), low - 1)
+    if new < low:
+        return None if knob.optional else low
+    return min(high, new)
 
 
 _LADDER = sorted({0, *range(1, 9), *(1 << n for n in range(3, 25)), *(3 << n for n in range(2, 23))})

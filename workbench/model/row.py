@@ -1,27 +1,31 @@
 """What one request did, a byte for each step.
 
-Steps in which nothing is told about it are waiting ones, and are not stored until something is: a queue of
-thousands costs nothing while it waits.
+Steps in which nothing is told about it are its `idle` ones (it waits, in the queue or in the swap pool), and are not
+stored until something is: a queue of thousands costs nothing while it waits.
 """
 
 from __future__ import annotations
 
+from engine.records import Preempted
 from workbench.model.cells import Cell
 
-_WAIT = bytes((Cell.WAIT,))
 _BLANK = bytes((Cell.BLANK,))
+
+MOST_PREEMPTED = 64
 
 
 class Row:
-    __slots__ = ("admitted", "codes", "ended", "id", "keep", "start")
+    __slots__ = ("admitted", "codes", "id", "idle", "keep", "preempted", "start")
 
     def __init__(self, id: str, start: int, keep: int) -> None:
         self.id = id
         self.start = start
         """Step of codes[0]."""
         self.codes = bytearray()
-        self.ended: int | None = None
-        """Step in which it finished."""
+        self.idle = Cell.WAIT
+        """What it does in the steps after the last one put, until something else is told."""
+        self.preempted: list[tuple[int, Preempted]] = []
+        """When and why, the newest MOST_PREEMPTED."""
         self.admitted: int | None = None
         """Its place in the order of first admissions."""
         self.keep = keep
@@ -40,12 +44,19 @@ class Row:
             self.start, gap = step - self.keep, self.keep
             self.codes = bytearray()
         if gap:
-            self.codes += _WAIT * gap
+            self.codes += bytes((self.idle,)) * gap
         self.codes.append(code)
         if len(self.codes) > 2 * self.keep:
             cut = len(self.codes) - self.keep
             del self.codes[:cut]
             self.start += cut
+
+    def rest(self, step: int, idle: Cell) -> None:
+        """What was idle up to `step` stays as it was; from then on it is `idle`."""
+        gap = step + 1 - self.start - len(self.codes)
+        if self.idle is not Cell.WAIT and gap > 0:
+            self.put(step, self.idle)
+        self.idle = idle
 
     def cells(self, start: int, stop: int, now: int) -> bytes:
         """Codes of the steps start..stop-1; `now` is the newest step there is."""
@@ -56,8 +67,8 @@ class Row:
             out = _BLANK * min(-a, stop - start) + out
         missing = stop - start - len(out)
         if missing > 0:
-            live = 0 if self.ended is not None else max(0, min(missing, now + 1 - max(start, self.start + n)))
-            out += _WAIT * live + _BLANK * (missing - live)
+            live = max(0, min(missing, now + 1 - max(start, self.start + n)))
+            out += bytes((self.idle,)) * live + _BLANK * (missing - live)
         return out
 
 

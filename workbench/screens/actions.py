@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.commands import Pause, Resume, RunSteps, SetKnob, SetPace
-from engine.config import EngineConfig
+from engine.commands import Pause, Rebuild, Resume, RunSteps, SetKnob, SetPace
+from engine.errors import WorkbenchError
 from engine.host import EngineHost
 from engine.knobs import KnobValue
-from engine.records import Iteration, KnobChange
-from workbench.model.events import show
+from engine.records import Iteration
+from workbench.model.build import building_text
+from workbench.model.events import STORM, show
 from workbench.model.history import History
 from workbench.model.inject import Order, Values
 from workbench.model.knob_steps import next_pace, pace_text
+from workbench.model.knob_table import PACE, check, needs_build
 from workbench.model.session import Session
+from workbench.screens.asking import AskScreen
+from workbench.screens.confirming import ConfirmScreen
 from workbench.text import clean
-from workbench.widgets.knobs import PACE, Knobs
+from workbench.widgets.knobs import Knobs
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -35,7 +39,6 @@ class Actions(Base):
     session: Session
     host: EngineHost
     history: History
-    config: EngineConfig
     values: Values
     board: Board
     timeline: Timeline
@@ -55,8 +58,11 @@ class Actions(Base):
     def init_actions(self) -> None:
         self.injected = 0
         self._last_order: Order | None = None
-        self._undo: list[KnobChange] = []
-        self._undoing: tuple[str, KnobValue] | None = None
+        self._undo: list[dict[str, KnobValue]] = []
+        """Old values of what was changed, the newest change last."""
+        self._undoing: dict[str, KnobValue] | None = None
+        self._rebuilding: dict[str, tuple[KnobValue, KnobValue]] | None = None
+        """Old and new values the engine is being built anew for."""
         self._asked_pause: tuple[int, bool] | None = None
         self._asked_pace: tuple[int, float | None] | None = None
         self._awaited: str | None = None
@@ -124,32 +130,127 @@ class Actions(Base):
             self.say(f"{name} {show(value)}: bounds admission; those running may finish")
         self.dirty()
 
+    def type_knob(self, name: str, value: KnobValue) -> None:
+        """Ask for the value of a row; it is sent as soon as it can be one."""
+        text = pace_text(value) if name == PACE else "" if value == "" else show(value)  # type: ignore[arg-type]
+        text = text.removesuffix("/s")
+
+        def fault(typed: str) -> str:
+            try:
+                check(name, typed)
+            except WorkbenchError as error:
+                return str(error)
+            return ""
+
+        def chosen(typed: str | None) -> None:
+            if typed is None or self._ended():
+                return
+            value = check(name, typed)
+            if needs_build(name, value, self.history.live.num_blocks):
+                self.ask_rebuild({name: value})
+                return
+            if name != PACE:
+                self.knobs.asked[name] = value
+            self.set_knob(name, value)
+
+        self.app.push_screen(AskScreen(f"{name}: {self.knobs.range_of(name)}", text, fault), chosen)
+
+    def ask_rebuild(self, values: dict[str, KnobValue], *, undo: bool = False) -> None:
+        """Build the engine anew with these values, if the person agrees."""
+        if self._ended():
+            return
+        if self._rebuilding is not None:
+            self.say("the engine is being built anew already")
+            return
+        now = {name: self.knobs.live_value(self.history, name) for name in values}
+        changes = {name: (now[name], value) for name, value in values.items() if now[name] != value}
+        if not changes:
+            self.say(f"{', '.join(values)}: that is the value now")
+            return
+
+        def answered(yes: bool | None) -> None:
+            if not yes:
+                self.knobs.answer = f"{', '.join(changes)}: left as it was"
+                self.dirty()
+                return
+            if self._ended():
+                return
+            wanted = {name: new for name, (_, new) in changes.items()}
+            self._rebuilding = changes
+            if undo:
+                self._undo.pop()
+                self._undoing = wanted
+            self.knobs.asked.update(wanted)
+            self.host.post(Rebuild(wanted))
+            self.say("building the engine anew")
+            self.dirty()
+
+        self.app.push_screen(ConfirmScreen(building_text(changes, self.history.live)), answered)
+
     def action_undo_knob(self) -> None:
         if self._ended():
             return
         if not self._undo:
             self.say("no knob was changed")
             return
-        change = self._undo.pop()
-        self._undoing = (change.name, change.old)
-        self.knobs.asked[change.name] = change.old
-        self.host.post(SetKnob(change.name, change.old))
-        self.say(f"undo: {change.name} back to {show(change.old)}")
+        values = self._undo[-1]
+        blocks = self.history.live.num_blocks
+        if any(needs_build(name, value, blocks) for name, value in values.items()):
+            self.ask_rebuild(values, undo=True)
+            return
+        self._undoing = self._undo.pop()
+        for name, value in values.items():
+            self.knobs.asked[name] = value
+            self.host.post(SetKnob(name, value))
+            self.say(f"undo: {name} back to {show(value)}")
         self.dirty()
 
     def heard(self, it: Iteration) -> None:
         """Answers of the engine to what was asked."""
+        built = self._rebuilding or {}
+        if it.rebuilt is not None:
+            self._built(it)
         for change in it.knobs:
+            # what a rebuild changes besides what was asked for goes back with it
+            asked = it.rebuilt is None or (change.name in self.knobs.asked and change.name not in built)
             self.knobs.applied(change.name, it.step, change.version)
-            if self._undoing == (change.name, change.new):
+            if not asked:
+                continue
+            if self._undoing == {change.name: change.new}:
                 self._undoing = None
             else:
-                self._undo.append(change)
+                self._undo.append({change.name: change.old})
             self.say(f"{change.name} {show(change.old)}→{show(change.new)} applied at step {it.step} v{change.version}")
         for notice in it.notices:
-            if self.knobs.refused(notice):
+            name = self.knobs.refused(notice)
+            refused = notice.startswith("refused ")
+            if name:
                 self._undoing = None
-            self.say(clean(notice), bad=True)
+            if refused and self._rebuilding is not None and (not name or name in self._rebuilding):
+                self._not_built(notice)
+            self.say(clean(notice), bad=refused or notice.startswith(STORM))
+
+    def _built(self, it: Iteration) -> None:
+        """The engine was built anew."""
+        changes, self._rebuilding = self._rebuilding, None
+        if changes is None:
+            self.say("the engine was built anew")
+            return
+        for name in changes:
+            self.knobs.asked.pop(name, None)
+        if self._undoing is not None and self._undoing.keys() == changes.keys():
+            self._undoing = None
+        else:
+            self._undo.append({name: old for name, (old, _) in changes.items()})
+        what = ", ".join(f"{name} {show(old)}→{show(new)}" for name, (old, new) in changes.items())
+        self.knobs.answer = f"{what}: built anew at step {it.step}"
+        self.say(self.knobs.answer)
+
+    def _not_built(self, notice: str) -> None:
+        for name in self._rebuilding or {}:
+            self.knobs.asked.pop(name, None)
+        self._rebuilding = self._undoing = None
+        self.knobs.answer = clean(notice)
 
     def action_focus_knobs(self) -> None:
         self.focus_panel("knobs")
@@ -163,5 +264,7 @@ class Actions(Base):
             knobs.action_turn(amount, False)
         elif action == "apply":
             knobs.action_apply()
+        elif action == "type":
+            knobs.action_type()
         else:
             knobs.action_take_back()

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from engine.request import RequestStatus
 from engine.view import RequestView
+from workbench.model.events import cause_text, loss_text
 from workbench.model.latency import median
 from workbench.screens.reading import Reader, ReadingScreen
 from workbench.text import clean, seconds, wrap
@@ -16,18 +17,19 @@ from workbench.widgets.queues import why
 MOST_CHARACTERS = 20_000
 """Of prompt and answer each, from the start and from the end: wrapping more would cost a frame."""
 MOST_BLOCKS = 400
+MOST_CAUSES = 8
+"""Preemptions told one by one, the newest first."""
 
 
 class InspectScreen(ReadingScreen):
     hint = "↑ ↓ scroll  end follow  esc close"
     entries = footer.INSPECTING
 
-    def __init__(self, id: str, block_size: int) -> None:
+    def __init__(self, id: str) -> None:
         super().__init__("Request")
         self.request_id = id
-        self.block_size = block_size
         self.scene: Scene | None = None
-        self._prompt: tuple[int, list[str]] = (0, [])
+        self._prompt: tuple[object, list[str]] = (None, [])
 
     def set_view(self, scene: Scene) -> None:
         self.scene = scene
@@ -60,11 +62,17 @@ class InspectScreen(ReadingScreen):
         if request.status is not RequestStatus.FINISHED:
             pair("why", why(scene.history, scene.view, request.id))
         pair("id", f"{clean(request.id)}   priority {request.priority}")
-        pair("sampling", f"{clean(request.sampling)}   at most {request.max_tokens} tokens")
+        expected = request.expected_output  # without an oracle the engine puts in the most it can get
+        oracle = f"   expected {expected}" if expected not in (None, request.max_tokens) else ""
+        pair("sampling", f"{clean(request.sampling)}   at most {request.max_tokens} tokens{oracle}")
         pair("timing", timing_text(request))
+        if request.deadline is not None:
+            pair("deadline", deadline_text(request, scene.now if scene.cursor is None else None))
         pair("preempted", f"{request.preemptions}x, {request.recomputed_tokens} tokens computed again")
+        for step, victim in reversed(scene.history.preemptions_of(request.id, scene.step)[-MOST_CAUSES:]):
+            pair("", f"step {step}: {cause_text(victim, scene.history.letters.of)}, {loss_text(victim)}")
         pair("prefix", f"{request.cached_tokens} prompt tokens came from the cache")
-        pair("blocks", block_text(request, self.block_size))
+        pair("blocks", block_text(request, scene.view.block_size))
         out += [(), ((f"Prompt ({request.prompt_len} tokens)", look.title),)]
         out += [((line, look.text),) for line in self._prompt_lines(request, width)]
         out += [(), ((f"Answer ({request.output_len} tokens{self._streaming(request)})", look.title),)]
@@ -79,17 +87,18 @@ class InspectScreen(ReadingScreen):
         return "" if request.status is RequestStatus.FINISHED else ", streaming"
 
     def _prompt_lines(self, request: RequestView, width: int) -> list[str]:
-        if self._prompt[0] != width:
+        key = (width, request.prompt_ids)
+        if self._prompt[0] != key:
             text = request.prompt_text
             if text is None:
                 ids = " ".join(map(str, request.prompt_ids[:200]))
                 more = request.prompt_len - 200
                 lines = ["token ids: " + ids + (f" … {more} more" if more > 0 else "")]
-                self._prompt = (width, [part for line in lines for part in wrap(line, width)])
+                self._prompt = (key, [part for line in lines for part in wrap(line, width)])
             else:
                 more = len(text) - MOST_CHARACTERS
                 lines = wrap(text[:MOST_CHARACTERS], width)
-                self._prompt = (width, lines + ([f"… {more} more characters"] if more > 0 else []))
+                self._prompt = (key, lines + ([f"… {more} more characters"] if more > 0 else []))
         return self._prompt[1]
 
 
@@ -97,6 +106,8 @@ def state_text(request: RequestView) -> str:
     if request.status is RequestStatus.FINISHED:
         detail = f" ({clean(request.finish_detail)})" if request.finish_detail else ""
         return f"finished: {request.finish_reason}{detail} at step {request.finished_step}"
+    if request.status is RequestStatus.SWAPPED:
+        return f"swapped out: {request.swapped_blocks} blocks in the swap pool, {request.computed} tokens computed"
     phase = f", {request.phase}" if request.phase is not None else ""
     return f"{request.status}{phase}, {request.computed} of {request.prompt_len + request.output_len} tokens computed"
 
@@ -110,6 +121,19 @@ def timing_text(request: RequestView) -> str:
     if request.finished_at is not None:
         parts.append(f"e2e {seconds(request.finished_at - request.arrival)}")
     return "   ".join(parts)
+
+
+def deadline_text(request: RequestView, now: float | None) -> str:
+    """When the first token is due, and whether it came in time. `now`: None when looking back."""
+    assert request.deadline is not None
+    due = f"first token within {seconds(request.deadline)}"
+    if request.ttft is not None:
+        left = request.deadline - request.ttft
+        return f"{due}: met, {seconds(left)} to spare" if left >= 0 else f"{due}: missed by {seconds(-left)}"
+    if now is None or request.status is RequestStatus.FINISHED:
+        return due
+    left = request.arrival + request.deadline - now
+    return f"{due}: {seconds(left)} left" if left >= 0 else f"{due}: {seconds(-left)} late"
 
 
 def block_text(request: RequestView, block_size: int) -> str:

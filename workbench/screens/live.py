@@ -64,9 +64,10 @@ class LiveScreen(ViewActions, Screen[None]):
         super().__init__(id="live")
         self.session = session
         self.host = session.host
-        config = self.host.info.config
-        self.config = config
-        self.history = History(config.num_blocks, config.block_size, config.values())
+        info = self.host.info
+        config = info.config
+        knobs = config.values()
+        self.history = History(config.num_blocks, config.block_size, knobs, model=info.model, dtype=info.dtype)
         self.values = Values()
         self.cursor: int | None = None
         self.fixed_right: int | None = None
@@ -153,7 +154,7 @@ class LiveScreen(ViewActions, Screen[None]):
             self.paint()
 
     def _notice(self, it: Iteration) -> None:
-        if it.knobs or it.notices or it.fault is not None:
+        if it.knobs or it.notices or it.rebuilt is not None or it.fault is not None:
             self.heard(it)
         if it.fault is not None and not self._fault_shown:
             self._fault_shown = True
@@ -225,6 +226,7 @@ class LiveScreen(ViewActions, Screen[None]):
             cost=self._cost,
             in_flight=flight,
             pausing=self._asked_pause == (history.live.seq, True) and not history.live.paused,
+            building=self._rebuilding is not None,
             ended=not self.host.alive,
         )
 
@@ -309,6 +311,14 @@ class LiveScreen(ViewActions, Screen[None]):
     @on(Knobs.Changed)
     def _knob_changed(self, message: Knobs.Changed) -> None:
         self.set_knob(message.name, message.value)
+
+    @on(Knobs.Rebuild)
+    def _rebuild_asked(self, message: Knobs.Rebuild) -> None:
+        self.ask_rebuild(message.changes)
+
+    @on(Knobs.Typing)
+    def _knob_typed(self, message: Knobs.Typing) -> None:
+        self.type_knob(message.name, message.value)
 
     @on(Knobs.Left)
     def _knobs_left(self) -> None:

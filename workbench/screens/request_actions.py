@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.commands import Abort
 from engine.errors import WorkbenchError
 from engine.request import RequestStatus
-from workbench.model.inject import Order, fits, requests_of
+from workbench.model.inject import Order, fits, model_len, requests_of
 from workbench.screens.actions import Actions
 from workbench.screens.asking import AskScreen
 from workbench.screens.form import FormScreen
@@ -63,7 +63,7 @@ class RequestActions(Actions):
         if self.selected is None or self.scene is None:
             self.say("no request to show; press i to send one")
             return
-        screen = InspectScreen(self.selected, self.host.info.config.block_size)
+        screen = InspectScreen(self.selected)
         self.app.push_screen(screen)
         screen.set_view(self.scene)
         self.dirty()
@@ -137,7 +137,7 @@ class RequestActions(Actions):
         except WorkbenchError as error:
             form.say(clean(str(error)), bad=True)
             return
-        good, text = fits(order, tokens, self.history.live, self.config)
+        good, text = fits(order, tokens, self.history.live)
         form.say(about + text, bad=not good)
 
     def send(self, order: Order, form: InjectForm | None = None) -> bool:
@@ -148,7 +148,8 @@ class RequestActions(Actions):
             return False
         info = self.host.info
         try:
-            submit = requests_of(order, self.injected, self.session.encode, info.vocab_size, self.config.model_len)
+            length = model_len(self.history.live)
+            submit = requests_of(order, self.injected, self.session.encode, info.vocab_size, length)
         except WorkbenchError as error:
             if form is not None:
                 form.say(clean(str(error)), bad=True)

@@ -17,6 +17,8 @@ class Events(Panel):
 
     >  arrived    +  admitted      ×  preempted, by whom and for how many blocks    ▚  resumed
     ◆  finished   ◇  aborted or rejected      !  knob changed       ?  notice from the engine
+    ▽  swapped out    △  swapped in    =  KV copied to the swap pool and back
+    #  static batch formed, with the tokens that padding would add    %  preemption storm: begin and end
 
     f changes the filter: all, preemptions, ends, arrivals, knobs. Up and down scroll."""
 
@@ -58,6 +60,8 @@ def event_line(event: Event, history: History, look: Look, cursor: int | None = 
     if event.aborted:
         mark, cell = "◇", Cell.ABORTED
     style = look.cells[cell] if cell is not None else look.strong
+    if event.kind is EventKind.STORM:
+        style = look.warn
     if event.kind in (EventKind.KNOB, EventKind.FAULT):
         style = look.named("marks", "knob")[1]
     step = f"{event.step:>5} "

@@ -41,10 +41,10 @@ PAST: tuple[Entry, ...] = (
 KNOBS: tuple[Entry, ...] = (
     ("↑↓", "Knob", "knob('choose', 1)"),
     ("[ ]", "Change", "knob('turn', 1)"),
+    ("e", "Type", "knob('type', 0)"),
     ("enter", "Apply", "knob('apply', 0)"),
     ("esc", "Back", "knob('take_back', 0)"),
     ("u", "Undo", "undo_knob"),
-    ("tab", "Panel", "next_panel(1)"),
     ("?", "Help", "help"),
     ("q", "Quit", "app.quit"),
 )
@@ -62,6 +62,7 @@ READING: tuple[Entry, ...] = (
 INSPECTING: tuple[Entry, ...] = (READING[0], ("end", "Follow", ""), *READING[1:])
 FAULT: tuple[Entry, ...] = (READING[0], ("esc", "Look at the screen", ""), *READING[2:], ("q", "Quit", ""))
 ASKING: tuple[Entry, ...] = (("enter", "Go", ""), ("esc", "Close", ""))
+CONFIRMING: tuple[Entry, ...] = (("enter", "Yes", ""), ("esc", "No", ""))
 PALETTE: tuple[Entry, ...] = (("↑↓", "Choose", ""), ("enter", "Do it", ""), ("esc", "Close", ""))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rich.style import Style
 
+from engine.view import EngineView
+from workbench.model.batch import slots_text
 from workbench.model.knob_steps import pace_text
 from workbench.text import rate, seconds, width_of
 from workbench.widgets.panel import Line, Panel, Scene, Span
@@ -35,13 +37,15 @@ class Header(Panel, can_focus=False):
             return "FAULT", look.error
         if scene.ended:
             return "STOPPED", look.error
-        if view.paused:
+        if view.paused and not scene.building:
             return "‖ PAUSED", look.warn
         if scene.pausing:
             return "‖ PAUSING" + (f" after {scene.computing}" if scene.computing else ""), look.warn
+        if scene.building:
+            return "▸ BUILDING", look.warn
         if scene.computing:
             return f"▸ RUN computing {scene.computing}", look.strong
-        if not view.running and not view.num_waiting:
+        if not view.running and not view.num_waiting and not view.swapped:
             return "IDLE", look.muted
         return f"▸ RUN {rate(scene.speed[0])} it/s", look.strong
 
@@ -54,14 +58,12 @@ class Header(Panel, can_focus=False):
         view, text = scene.view, self.look.text
         lat = scene.history.latency.header()
         p99 = f" p99 {seconds(lat.ttft99)}" if lat.ttft99 is not None else ""
-        limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
-        used = f"KV {view.kv_usage:.0%} ({view.used_blocks}/{view.num_blocks - 1})"
-        place: list[Span] = [
-            self._state(scene),
-            self._step(scene),
-            (f"run {len(view.running)}/{limit}  wait {view.num_waiting}", text),
-            (used, text),
-        ]
+        used = f"KV {view.kv_usage:.0%} ({view.used_blocks}/{view.usable_blocks})"
+        place: list[Span] = [self._state(scene), self._step(scene)]
+        if view.storm:
+            place.append(("STORM", self.look.warn))
+        swapped = f"  swap {len(view.swapped)}" if view.swapped else ""
+        place += [(f"{runs(view)}{swapped}  wait {view.num_waiting}", text), (used, text)]
         if scene.cursor is not None:  # latencies and speeds are of the present
             return [*place, (f"preempted {view.preemptions}", text)]
         return [
@@ -76,7 +78,6 @@ class Header(Panel, can_focus=False):
     def _small(self, scene: Scene) -> list[Span]:
         view, look = scene.view, self.look
         lat = scene.history.latency.header()
-        limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
         state, style = self._state(scene)
         if state.startswith("▸") and scene.speed[0] >= 10:
             state = f"▸RUN {scene.speed[0]:.0f}/s"
@@ -86,10 +87,20 @@ class Header(Panel, can_focus=False):
         else:
             behind = scene.history.last_step - scene.cursor
             where = (f"{state} viewing {scene.cursor} ({behind} behind live)", look.warn)
+        swapped = f" swap {len(view.swapped)}" if view.swapped else ""
         return [
             where,
-            (f"run {len(view.running)}/{limit} wait {view.num_waiting}", look.text),
+            *([("STORM", look.warn)] if view.storm else []),
+            (f"{runs(view)}{swapped} wait {view.num_waiting}", look.text),
             (f"KV {view.kv_usage:.0%}", look.text),
             (f"TTFT {seconds(lat.ttft50)} ITL {seconds(lat.itl50)}", look.text),
             (f"{scene.speed[1]:.0f} t/s", look.text),
         ]
+
+
+def runs(view: EngineView) -> str:
+    """How many run of how many may; under static batching how many slots of the batch still work."""
+    slots = slots_text(view)
+    if slots:
+        return f"batch {slots}"
+    return f"run {len(view.running)}/{view.knobs.get('max_num_active_seqs') or view.knobs.get('max_num_seqs')}"

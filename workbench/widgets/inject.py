@@ -16,9 +16,11 @@ from workbench.model.inject import LABELS, FieldError, Order, Values, check
 from workbench.text import clean
 from workbench.widgets.field import OneLine
 
-WIDTHS = {"length": 8, "client": 8, "max_tokens": 8, "priority": 6, "count": 5, "temperature": 7, "seed": None}
+WIDTHS = {
+    "length": 7, "client": 8, "max_tokens": 8, "priority": 6, "count": 5, "temperature": 7, "deadline": 5, "seed": None,
+}  # fmt: skip
 """The longest number each takes, and the cursor after it; None: what is left."""
-SMALL_ROWS = (("length", "client", "max_tokens"), ("priority", "count", "temperature", "seed"))
+SMALL_ROWS = (("length", "client", "max_tokens"), ("priority", "count", "temperature", "deadline", "seed"))
 
 
 class Field(OneLine):
@@ -50,6 +52,7 @@ class InjectForm(Widget, can_focus=False):
     random      that many random tokens instead of the text
     max_tokens  most output tokens (empty: as many as fit)
     priority    smaller is more urgent (policy "priority" only)
+    due         seconds until the first token should be there (policies "edf" and "slack"; empty: no deadline)
     count       how many such requests        temp, seed   0 is greedy
 
     The last line tells blocks at admission and at the end against free ones. On the live screen I repeats the last."""
@@ -127,7 +130,7 @@ class InjectForm(Widget, can_focus=False):
         note = self.query_one("#inject-note", Static)
         note.set_class(bad, "-bad")
         mark = "✗" if bad else "✓"
-        note.update(f" {mark} {text}", layout=False)
+        note.update(self.app.look.plain(f" {mark} {text}"), layout=False)  # type: ignore[attr-defined]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

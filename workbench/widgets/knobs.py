@@ -1,4 +1,4 @@
-"""The knobs, made from the rows of KNOBS: live ones to turn, the others to read."""
+"""The knobs, made from the rows of KNOBS: live ones to turn, the others to build the engine anew with."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from textual import events
 from textual.binding import Binding
 from textual.message import Message
 
-from engine.knobs import KNOBS, Knob, KnobValue
+from engine.knobs import Knob, KnobValue
 from workbench.model.events import show
+from workbench.model.history import History
 from workbench.model.knob_steps import next_pace, pace_text, step
+from workbench.model.knob_table import NAMES, PACE, ROWS, is_text, needs_build
 from workbench.text import clean, fit, wrap
 from workbench.widgets.panel import Line, Panel, Scene
 
-PACE = "pace"
 VALUES = 15
 """Cells for value and range."""
-NAMES = (
-    *(name for name, knob in KNOBS.items() if knob.live),
-    PACE,
-    *(name for name, knob in KNOBS.items() if not knob.live),
-)
+PAGE = 8
 
 
 class Knobs(Panel):
     TITLE = "Knobs"
     HELP = """The engine's settings. Those with a range change while it runs, at the next iteration boundary.
 
-    up down    choose a knob
+    up down    choose a knob      pageup pagedown   eight further
     [ ]        less, more: round numbers, the next choice, on or off
     left right one less, one more
+    e          type a value: any number in the range, a policy of your own as module:Class, client weights
     enter      apply the value shown with a *      esc   take it back
     u          undo the last change that was applied
 
-    Knobs marked "restart" are set when the workbench starts. A change gets a version, a ! mark in the scrubber
-    and an event; a refused one is told here, and nothing changes."""
+    Knobs marked "rebuild" cannot change while the engine runs: it is built anew, which is asked first. Running
+    requests are then computed again, and the queue is kept. num_blocks is one of them above the blocks that are
+    allocated. A change gets a version, a ! mark in the scrubber and an event; a refused one is told here, and
+    nothing changes."""
     BINDINGS = [
         Binding("up", "choose(-1)", "Knob", show=False, id="knobs.up"),
         Binding("down", "choose(1)", "Knob", show=False, id="knobs.down"),
@@ -41,12 +41,30 @@ class Knobs(Panel):
         Binding("right", "turn(1, True)", "One more", show=False, id="knobs.right"),
         Binding("left_square_bracket", "turn(-1, False)", "Less", show=False, key_display="[", id="knobs.less"),
         Binding("right_square_bracket", "turn(1, False)", "More", show=False, key_display="]", id="knobs.more"),
+        Binding("pageup", f"choose({-PAGE})", "Knobs up", show=False, id="knobs.page-up"),
+        Binding("pagedown", f"choose({PAGE})", "Knobs down", show=False, id="knobs.page-down"),
+        Binding("e", "type", "Type a value", show=False, id="knobs.type"),
         Binding("enter", "apply", "Apply", show=False, id="knobs.apply"),
         Binding("escape", "take_back", "Take back", show=False, id="knobs.take-back"),
     ]
 
     class Changed(Message):
         """A person asks for a value; PACE is a pseudo knob."""
+
+        def __init__(self, name: str, value: KnobValue) -> None:
+            self.name = name
+            self.value = value
+            super().__init__()
+
+    class Rebuild(Message):
+        """A person asks for values that need the engine to be built anew."""
+
+        def __init__(self, changes: dict[str, KnobValue]) -> None:
+            self.changes = changes
+            super().__init__()
+
+    class Typing(Message):
+        """A person wants to type the value of a row."""
 
         def __init__(self, name: str, value: KnobValue) -> None:
             self.name = name
@@ -73,17 +91,17 @@ class Knobs(Panel):
     def _listen(self, scene: Scene) -> None:
         """Drop what has been answered: a change, or a notice that names the knob."""
         for name, value in list(self.asked.items()):
-            if self._value(scene, name) == value:
+            if self.value(scene, name) == value:
                 del self.asked[name]
 
-    def refused(self, notice: str) -> bool:
-        """A notice came; True when it answers a change asked for here."""
+    def refused(self, notice: str) -> str:
+        """A notice came; the name of the knob asked for here whose change it refuses, else ""."""
         name = notice.removeprefix("refused ").partition(":")[0]
         if name not in self.asked:
-            return False
+            return ""
         del self.asked[name]
         self.answer = clean(notice)
-        return True
+        return name
 
     def applied(self, name: str, step_number: int, version: int) -> None:
         self.asked.pop(name, None)
@@ -96,10 +114,16 @@ class Knobs(Panel):
         if scene is None:
             return ""
         changes = [(at, change) for at, change in scene.history.knob_changes if at <= scene.step]
-        return f"v{scene.view.knob_version} @{changes[-1][0]}" if changes else f"v{scene.view.knob_version}"
+        version = f"v{scene.view.knob_version} @{changes[-1][0]}" if changes else f"v{scene.view.knob_version}"
+        return f"{version}  {self.chosen + 1}/{len(NAMES)}"
 
-    def _value(self, scene: Scene, name: str) -> KnobValue:
-        return scene.view.pace if name == PACE else scene.view.knobs.get(name)
+    def value(self, scene: Scene, name: str) -> KnobValue:
+        """The value of a row as the scene has it."""
+        if name == PACE:
+            return scene.view.pace
+        if name in scene.view.knobs:
+            return scene.view.knobs[name]
+        return getattr(scene.history.build_at(scene.step), name, None)  # model, dtype
 
     def content(self, width: int, height: int) -> list[Line]:
         scene = self.scene
@@ -114,17 +138,17 @@ class Knobs(Panel):
 
     def _row(self, scene: Scene, name: str, width: int) -> Line:
         look = self.look
-        live = name == PACE or KNOBS[name].live
-        current = self._value(scene, name)
+        current = self.value(scene, name)
         pending = name in self.wanted or name in self.asked
         value = self.wanted.get(name, self.asked.get(name, current))
         text = pace_text(value) if name == PACE else show(value)  # type: ignore[arg-type]
-        right = "1..max" if name == PACE else short_range(KNOBS[name]) if live else "restart"
+        live = not needs_build(name, value, scene.view.num_blocks)
+        right = self._range(scene, name) if live else "rebuild"
         chosen = NAMES[self.chosen] == name
         width = min(width, 58)
         values = VALUES if width < 50 else VALUES + 4
         room = width - values - 1
-        label = name if name == PACE or len(name) <= room else KNOBS[name].short
+        label = name if name == PACE or len(name) <= room else ROWS[name].short
         star = "*" if pending else " "
         value_style = look.warn if pending else look.muted if not live else look.strong if chosen else look.text
         return (
@@ -133,6 +157,30 @@ class Knobs(Panel):
             (fit(text, values - len(right) - 2, ">") + star, value_style),
             (" " + right, look.muted),
         )
+
+    def live_value(self, history: History, name: str) -> KnobValue:
+        """The value of a row as the engine has it now."""
+        return self.value(Scene(history, history.live), name)
+
+    def range_of(self, name: str) -> str:
+        """All that a row can be, for a question."""
+        if name == PACE:
+            return "iterations a second, or max"
+        return ROWS[name].range_text
+
+    def _range(self, scene: Scene, name: str) -> str:
+        if name == PACE:
+            return "1..max"
+        return f"2..{scene.view.num_blocks}" if name == "num_blocks" else short_range(ROWS[name])
+
+    def _about(self, scene: Scene, name: str, width: int) -> str:
+        """The chosen knob: what it is for, before which values it takes; in full where its value was cut."""
+        if name == PACE:
+            return "pace: most iterations a second"
+        knob = ROWS[name]
+        text = f"{name}: {knob.help} {knob.range_text}"
+        value = show(self.value(scene, name))
+        return f"{name} {clean(value)}: {knob.help}" if is_text(name) and len(value) > 8 else text
 
     def _below(self, scene: Scene, width: int, height: int) -> list[Line]:
         """What binds, the chosen knob in full, and the last answer."""
@@ -143,11 +191,7 @@ class Knobs(Panel):
         limit = f"limit {shares[0][0]} {shares[0][1]:.0%} of {n}" if shares else "limit -"
         lines: list[Line] = [((fit(limit, width), look.strong),)]
         if self.has_focus or self.answer:
-            name = NAMES[self.chosen]
-            help_text = "most iterations a second" if name == PACE else f"{KNOBS[name].range_text}. {KNOBS[name].help}"
-            text = self.answer if self.answer and not self.has_focus else f"{name}: {help_text}"
-            if self.answer and self.has_focus:
-                text = self.answer
+            text = self.answer or self._about(scene, NAMES[self.chosen], width)
             most = 2 if height < 14 else 3
             texts = wrap(text, width)
             if len(texts) > most:
@@ -167,24 +211,43 @@ class Knobs(Panel):
         if scene is None:
             return
         self.answer = ""
-        value = self.wanted.get(name, self.asked.get(name, self._value(scene, name)))
+        value = self.wanted.get(name, self.asked.get(name, self.value(scene, name)))
         if name == PACE:
             self.wanted[name] = next_pace(value, direction)  # type: ignore[arg-type]
-        elif not KNOBS[name].live:
-            self.answer = f"{name} is set at the start: restart with --{name.replace('_', '-')}"
+        elif is_text(name):
+            self.answer = f"{name} is text: e or enter types it"
         else:
-            self.wanted[name] = step(KNOBS[name], value, direction, fine=fine)
-        if name in self.wanted and self.wanted[name] == self._value(scene, name):
+            self.wanted[name] = step(ROWS[name], value, direction, fine=fine)
+        if name in self.wanted and self.wanted[name] == self.value(scene, name):
             del self.wanted[name]
         self.repaint()
 
     def action_apply(self) -> None:
+        scene, name = self.scene, NAMES[self.chosen]
+        if scene is None:
+            return
+        if not self.wanted and is_text(name):
+            self.action_type()
+            return
+        builds = {name: value for name, value in self.wanted.items() if needs_build(name, value, scene.view.num_blocks)}
         for name, value in self.wanted.items():
-            self.asked[name] = value
-            self.post_message(self.Changed(name, value))
+            if name not in builds:
+                self.asked[name] = value
+                self.post_message(self.Changed(name, value))
+        if builds:
+            self.post_message(self.Rebuild(builds))
         if not self.wanted and not self.asked:
-            self.answer = "nothing to apply: [ ] change the value"
+            self.answer = "nothing to apply: [ ] change the value, e types one"
         self.wanted.clear()
+        self.repaint()
+
+    def action_type(self) -> None:
+        if self.scene is None:
+            return
+        name = NAMES[self.chosen]
+        self.answer = ""
+        value = self.wanted.pop(name, self.asked.get(name, self.value(self.scene, name)))
+        self.post_message(self.Typing(name, value))
         self.repaint()
 
     def action_take_back(self) -> None:
@@ -210,8 +273,12 @@ def short_range(knob: Knob) -> str:
         return "‹ ›"
     if knob.type is bool:
         return "on|off"
+    if knob.type is str:
+        return "text"
     high = knob.high
     if high is None:
+        return f"{knob.low:g}.."
+    if knob.type is float and high >= 1000:
         return f"{knob.low:g}.."
     for unit, size in (("M", 1 << 20), ("k", 1 << 10)):
         if high >= size and high % size == 0:

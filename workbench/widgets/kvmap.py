@@ -17,14 +17,24 @@ from workbench.widgets.panel import Line, Panel, Scene, Span
 
 MODES = ("owner", "refcount", "cached")
 LEGENDS = {
-    "owner": ("letter = owner  · free  + cached  ■ null block", "letter = owner ·free +cached ■null"),
-    "refcount": ("digit = users  · free  + cached  ■ null block", "digit = users ·free +cached ■null"),
+    "owner": (
+        "letter = owner  · free  + cached  ■ null block",
+        "letter = owner ·free +cached ■null",
+        "A owner ·free +cached ■null",
+    ),
+    "refcount": (
+        "digit = users  · free  + cached  ■ null block",
+        "digit = users ·free +cached ■null",
+        "1 users ·free +cached ■null",
+    ),
     "cached": (
         "C held and cached  - only held  · free  + free and cached  ■ null block",
         "C cached -held ·free +cached ■null",
     ),
 }
 """In words, and shorter."""
+OFF = ("  / switched off", " /off", " /off")
+"""What is added to each while num_blocks leaves blocks out."""
 Cell = tuple[str, Style]
 
 
@@ -35,7 +45,10 @@ class KvMap(Panel):
     letter  the request that holds it, in the colour of its row; underlined: shared with others;
             bold: written in this iteration
     ·  free      +  free, but cached: a later prompt with the same beginning can take it
+    /  switched off: num_blocks was lowered, nobody gets it until num_blocks is raised
     ■  the null block, number 0: never given out, so it is not counted as free
+
+    "swap" tells how many blocks of the swap pool hold the KV of requests that were swapped out.
 
     m changes the mode: owner; refcount (the digit: how many requests hold the block, 9 for more);
     cached (C: held and cached, -: held only).
@@ -79,7 +92,7 @@ class KvMap(Panel):
 
     def _refill(self, scene: Scene, per_cell: int) -> None:
         view = scene.view
-        key = (per_cell, self.mode, self.look, view.num_blocks)
+        key = (per_cell, self.mode, self.look, view.num_blocks, view.block_size)
         written = written_blocks(view)
         count = -(-view.num_blocks // per_cell)
         if key == self._key and not self._stale and scene.changed is not None:
@@ -100,6 +113,8 @@ class KvMap(Panel):
         ref = view.refs[block]
         if block == 0:
             return look.named("kv", "null")
+        if ref < 0:
+            return look.named("kv", "off")
         if ref == 0:
             return look.named("kv", "cached" if view.cached[block] else "free")
         owner = view.owners[block]
@@ -112,7 +127,7 @@ class KvMap(Panel):
         return (letter, style)
 
     def _group(self, scene: Scene, blocks: range) -> Cell:
-        """The commonest state of several blocks; free wins only if none is held."""
+        """The commonest holder of several blocks; without one cached, then free, then switched off."""
         view = scene.view
         held = Counter(view.owners[block] for block in blocks if view.refs[block] > 0 and block)
         if held:
@@ -122,8 +137,9 @@ class KvMap(Panel):
             if self.mode == "refcount":
                 char = str(min(9, max(view.refs[block] for block in blocks)))
             return (char, style)
-        cached = next((block for block in blocks if view.cached[block]), None)
-        return self._cell(scene, cached if cached is not None else blocks[-1])
+        cached = next((block for block in blocks if view.cached[block] and view.refs[block] == 0), None)
+        free = next((block for block in reversed(blocks) if view.refs[block] == 0), blocks[-1])
+        return self._cell(scene, cached if cached is not None else free)
 
     # ---- lines ------------------------------------------------------------------------------------
 
@@ -134,7 +150,7 @@ class KvMap(Panel):
         view = scene.view
         cell = f"1 cell = {self._geometry[2]}" if self._geometry[2] > 1 else ""
         at = f"@{scene.cursor}" if scene.cursor is not None else ""
-        pool = f"{view.num_blocks - 1}+null x {view.block_size} tok"
+        pool = f"{view.usable_blocks}+null x {view.block_size} tok"
         mode = f"m: {self.mode}"
         room = self.size.width - len(self.TITLE) - 9
         for parts in ((at, pool, cell, mode), (pool, cell, mode), (f"x {view.block_size} tok", cell, mode)):
@@ -179,12 +195,20 @@ class KvMap(Panel):
         view, look = scene.view, self.look
         if self.cursor is not None and self.cursor < view.num_blocks:
             return ((fit(about_block(scene, self.cursor), width), look.strong),)
-        used = f"free {view.free_blocks}/{view.num_blocks - 1}"
-        peak = f"peak {view.peak_used / max(1, view.num_blocks - 1):.0%}"
+        used = f"free {view.free_blocks}/{view.usable_blocks}"
+        swap = swap_text(view)
+        # of a pool that was larger then; the share of what is usable now could be above 1
+        peak = (
+            f"peak {view.peak_used}" if view.off_blocks else f"peak {view.peak_used / max(1, view.usable_blocks):.0%}"
+        )
         waste = f"waste {internal_waste(view):.0%}"
+        off = OFF if view.off_blocks else ("",) * len(OFF)
         # the numbers that are nowhere else go last, the meaning of the cells never as long as it fits
-        for right in (f"{used}  {peak}  {waste}", f"{used}  {peak}", used):
-            for legend in LEGENDS[self.mode]:
+        rights = [f"{used}  {peak}  {waste}", f"{used}  {peak}", used]
+        if swap:
+            rights = [f"{used}  {swap}  {peak}  {waste}", f"{used}  {swap}  {peak}", f"{used}  {swap}", *rights[1:]]
+        for right in rights:
+            for legend in (text + more for text, more in zip(LEGENDS[self.mode], off, strict=False)):
                 gap = width - len(legend) - len(right)
                 if gap >= 2:
                     return ((legend + " " * gap, look.muted), (right, look.text))
@@ -195,7 +219,7 @@ class KvMap(Panel):
     def _move_cursor(self, blocks: int) -> None:
         if self.scene is None:
             return
-        last = self.scene.view.num_blocks - 1
+        last = self.scene.view.num_blocks - 1  # the last one's number
         self.cursor = 0 if self.cursor is None else max(0, min(last, self.cursor + blocks))
         self.repaint()
 
@@ -272,6 +296,8 @@ def about_block(scene: Scene, block: int) -> str:
     view, letters = scene.view, scene.history.letters
     if block == 0:
         return "block 0: reserved, never given out"
+    if view.refs[block] < 0:
+        return f"block {block}: switched off, num_blocks is {view.num_blocks - view.off_blocks} of {view.num_blocks}"
     if view.refs[block] == 0:
         return f"block {block}: free" + (
             ", cached: a prompt with the same beginning can take it" if view.cached[block] else ""
@@ -284,3 +310,9 @@ def about_block(scene: Scene, block: int) -> str:
             holders.append(f"{letters.of(id)} tokens {at * view.block_size}..{(at + 1) * view.block_size - 1}")
     cached = ", cached" if view.cached[block] else ""
     return f"block {block}: {', '.join(holders) or 'held'}; {view.refs[block]} holder(s){cached}"
+
+
+def swap_text(view: EngineView) -> str:
+    """Use of the swap pool, "" when nobody has blocks there."""
+    used = sum(view.requests[id].swapped_blocks for id in view.swapped)
+    return f"swap {used}/{used + (view.free_cpu_blocks or 0)} blocks" if used else ""

@@ -54,6 +54,8 @@ class Scene:
     """The iteration that runs, once it has run for LONG seconds."""
     pausing: bool = False
     """A pause was asked for and the running iteration has not ended yet."""
+    building: bool = False
+    """The engine is being built anew."""
     ended: bool = False
     """The engine has stopped or failed."""
 

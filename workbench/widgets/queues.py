@@ -6,6 +6,7 @@ from engine.records import Phase, Reason
 from engine.request import RequestStatus
 from engine.view import EngineView
 from workbench.glyphs import CELLS
+from workbench.model.batch import held, slots_text
 from workbench.model.cells import Cell
 from workbench.model.history import History
 from workbench.text import clean, wrap
@@ -19,6 +20,10 @@ WORDS = {
     Reason.PREEMPTION: "nothing is admitted after a preemption",
     Reason.BEHIND_HEAD: "behind the head",
     Reason.HELD: "prompts are held back by the interval",
+    Reason.POLICY: "the policy keeps it back",
+    Reason.CLIENT_BUDGET: "its client's tokens of this iteration are used up",
+    Reason.SWAPPED: "swapped out ones come first",
+    Reason.STATIC_BATCH: "the static batch is closed",
     Reason.PAUSED: "the engine is paused",
 }
 
@@ -28,14 +33,19 @@ class Queues(Panel):
     HELP = """Who runs and who waits, in order of service, and why the waiting ones do not run.
 
     A─ decodes   A▓ prefills   A▚ computes again   A· runs but got no tokens   ×A was preempted, first in line again
+    ▽A12 was swapped out: 12 blocks of its KV are in the swap pool; it comes back before any waiting one
+    A□ has ended, but its slot is held until its static batch ends
 
+    The title tells the policy and how many requests are yet to come.
     The head of the queue is told with its numbers; those behind it wait because nobody overtakes the head."""
 
     def note(self) -> str:
         if self.scene is None:
             return ""
-        planned = self.scene.view.planned
-        return f"{planned} to come" if planned else ""
+        view = self.scene.view
+        policy = clean(str(view.knobs.get("policy") or ""))
+        parts = [policy, f"{view.planned} to come" if view.planned else ""]
+        return "  ".join(part for part in parts if part)
 
     def content(self, width: int, height: int) -> list[Line]:
         scene = self.scene
@@ -44,19 +54,25 @@ class Queues(Panel):
         view, look = scene.view, self.look
         limit = view.knobs.get("max_num_active_seqs") or view.knobs.get("max_num_seqs")
         running = [self._run_spans(scene, id) for id in view.running]
+        ended = [self._held_spans(scene, id) for id in held(view)]
         ids = view.waiting_ids(max(width, height + self.top + 1))
         waiting = [self._wait_spans(scene, id) for id in ids[:width]]
-        lines = [
-            self._list("run  ", running, f"{len(view.running)}/{limit}", width),
-            self._list("wait ", waiting, str(view.num_waiting), width),
-        ]
-        if height <= 2:
+        lines = [self._list("run  ", running + ended, f"{len(view.running)}/{limit}", width)]
+        if view.swapped:
+            swapped = [self._swap_spans(scene, id) for id in view.swapped[:width]]
+            lines.append(self._list("swap ", swapped, swap_count(view), width))
+        lines.append(self._list("wait ", waiting, str(view.num_waiting), width))
+        if height <= len(lines):
             return lines[:height]
         below: list[Line | str] = []
+        slots = slots_text(view)
+        if slots:
+            below.append(((f"batch {slots} slots work", look.strong),))
+        ids = [*view.swapped, *ids]
         if ids:
             below += self._why(scene, ids[0], width, full=True)
             below += ids[1:]  # put into words only if they are seen
-            below += [""] * (view.num_waiting - len(ids))
+            below += [""] * (view.num_waiting + len(view.swapped) - len(ids))
         for id in view.running:
             reason = view.requests[id].reason
             if reason is not None:
@@ -65,7 +81,7 @@ class Queues(Panel):
         if not ids and not view.running:
             idle = f"computing {scene.computing}" if scene.in_flight is not None else "nothing to do"
             below.append(((idle, look.muted),))
-        for line in self.scrolled(below, height - 2):
+        for line in self.scrolled(below, height - len(lines)):
             if isinstance(line, str):
                 line = self._why(scene, line, width, full=False)[0] if line else ()
             lines.append(line)
@@ -80,6 +96,17 @@ class Queues(Panel):
             Cell.WAIT,  # type: ignore[arg-type]
         )
         return [(letter, look.owner(letter)), (CELLS[code].char, look.cells[code]), (" ", look.text)]
+
+    def _held_spans(self, scene: Scene, id: str) -> list[Span]:
+        look = self.look
+        letter = scene.history.letters.of(id)
+        return [(letter, look.owner(letter)), (CELLS[Cell.HELD].char, look.cells[Cell.HELD]), (" ", look.text)]
+
+    def _swap_spans(self, scene: Scene, id: str) -> list[Span]:
+        look = self.look
+        letter = scene.history.letters.of(id)
+        mark = (CELLS[Cell.SWAP_OUT].char, look.cells[Cell.SWAP_OUT])
+        return [mark, (letter, look.owner(letter)), (f"{scene.view.requests[id].swapped_blocks} ", look.muted)]
 
     def _wait_spans(self, scene: Scene, id: str) -> list[Span]:
         look = self.look
@@ -118,10 +145,19 @@ def why(history: History, view: EngineView, id: str) -> str:
     reason, detail = view.reason_of(id)
     if reason is None:
         status = view.requests[id].status
-        if status in (RequestStatus.WAITING, RequestStatus.PREEMPTED):
+        if status in (RequestStatus.WAITING, RequestStatus.PREEMPTED, RequestStatus.SWAPPED):
             return "next iteration decides"
         return "it runs" if status is RequestStatus.RUNNING else "it has ended"
     if reason is Reason.BEHIND_HEAD and view.last is not None and view.last.blocked is not None:
         head = view.last.blocked
         return f"behind {history.letters.of(head.id)} ({head.reason})"
+    if reason is Reason.SWAPPED and view.last is not None and view.last.blocked is not None:
+        head = view.last.blocked
+        return f"behind {history.letters.of(head.id)}, swapped out ({head.reason})"
     return clean(detail) or WORDS[reason]
+
+
+def swap_count(view: EngineView) -> str:
+    """How many are swapped out, and the blocks they hold in the swap pool."""
+    blocks = sum(view.requests[id].swapped_blocks for id in view.swapped)
+    return f"{len(view.swapped)} ({blocks} bl)"

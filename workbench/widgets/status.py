@@ -53,5 +53,10 @@ def step_detail(scene: Scene) -> str:
         f"free {it.free_blocks}",
     ]
     if it.preempted:
-        parts.append(f"{len(it.preempted)} preempted")
+        swapped = sum(victim.swapped_blocks > 0 for victim in it.preempted)
+        parts.append(f"{len(it.preempted)} preempted" + (f", {swapped} of them swapped out" if swapped else ""))
+    if it.batch:
+        parts.append(f"slots {it.slots.used}/{it.slots.total}")
+    if it.copied.num_bytes:
+        parts.append(f"copied {it.copied.out_blocks} out {it.copied.in_blocks} in {seconds(t.swap)}")
     return "  ".join(parts)

@@ -12,6 +12,7 @@ from textual.message import Message
 from engine.request import RequestStatus
 from engine.view import RequestView
 from workbench.glyphs import CELLS, Look
+from workbench.model.cells import Cell
 from workbench.model.history import MOST_WAITING, History
 from workbench.model.row import squeeze
 from workbench.text import clean, fit
@@ -42,9 +43,12 @@ class Timeline(Panel):
     ░▒▓█  prefill: a quarter, half, three quarters, all of the token budget
     ─  one token decoded      ▚  computed again after a preemption
     ×  preempted              ·  waiting
+    ▽  swapped out            △  swapped in         :  waiting with its KV in the swap pool
     ◆  finished               ◇  aborted or failed
+    □  finished, but its slot is held until the longest of its static batch ends
 
-    Rows are ordered by admission, then the waiting ones in order of service. A finished row goes after 20 columns.
+    Rows are ordered by admission, then the swapped out ones, then the waiting ones in order of service. A finished
+    row goes after 20 columns, under static batching not before its batch has ended.
     Up and down select a request, enter shows its text, a aborts it.
     , and . look one step back and forth, < and > ten, ( and ) go to the preemptions, end returns to live."""
     BINDINGS = [
@@ -133,7 +137,9 @@ class Timeline(Panel):
         if pointer:
             lines.append(self._pointer(scene))
         if legend:
-            lines.append(legend_line(self.look, width))
+            view = scene.view
+            swap = scene.history.ever_swapped or view.knobs.get("preemption_mode") == "swap"
+            lines.append(legend_line(self.look, width, swap=swap, static=view.knobs.get("batching") == "static"))
         return lines
 
     def _rows(self, scene: Scene, width: int, height: int) -> list[Line]:
@@ -226,20 +232,28 @@ class Timeline(Panel):
         self.post_message(self.Moved(rows))
 
 
-def legend_line(look: Look, width: int) -> Line:
-    """The glyphs and what they mean, as many as fit."""
-    cells = look.cells
+def legend_line(look: Look, width: int, *, swap: bool = False, static: bool = False) -> Line:
+    """The glyphs and what they mean, as many as fit; those of swapping and static batching only where they matter."""
+
+    def one(cell: Cell) -> list[Span]:
+        return [(CELLS[cell].char, look.cells[cell])]
+
     # the four glyphs are digits in ASCII
     by_quarter = "prefill by quarter of budget" if look.ascii else "prefill ¼ ½ ¾ 1 of budget"
+    quarters = (Cell.PREFILL_1, Cell.PREFILL_2, Cell.PREFILL_3, Cell.PREFILL_4)
     parts: list[tuple[list[Span], str]] = [
-        ([(CELLS[n].char, cells[n]) for n in (3, 4, 5, 6)], by_quarter),
-        ([(CELLS[2].char, cells[2])], "decode"),
-        ([(CELLS[7].char, cells[7])], "recompute"),
-        ([(CELLS[8].char, cells[8])], "preempted"),
-        ([(CELLS[9].char, cells[9])], "done"),
-        ([(CELLS[1].char, cells[1])], "waiting"),
-        ([(CELLS[10].char, cells[10])], "aborted"),
+        ([span for cell in quarters for span in one(cell)], "prefill" if swap or static else by_quarter),
+        (one(Cell.DECODE), "decode"),
+        (one(Cell.RECOMPUTE), "recompute"),
+        (one(Cell.PREEMPTED), "preempted"),
     ]
+    if swap:
+        parts.append(([*one(Cell.SWAP_OUT), *one(Cell.SWAP_IN)], "swap"))
+        parts.append((one(Cell.SWAPPED), "swapped"))
+    parts.append((one(Cell.FINISHED), "done"))
+    if static:
+        parts.append((one(Cell.HELD), "slot held"))
+    parts += [(one(Cell.WAIT), "waiting"), (one(Cell.ABORTED), "aborted")]
     line: list[Span] = []
     used = 0
     for spans, word in parts:
