@@ -196,6 +196,9 @@ class WorkbenchApp(App[None]):
                 screen.offer_keys()
 
     def push_screen(self, *args: Any, **kwargs: Any) -> Any:
+        for screen in args[:1]:
+            if isinstance(screen, Screen):
+                screen.set_class(self.mode is Mode.ASCII, "-ascii")
         waiting = super().push_screen(*args, **kwargs)
         self._offer_keys()
         return waiting

@@ -162,7 +162,7 @@ def test_a_cut_knob_help_says_that_it_is_cut(monkeypatch):
     panel = Knobs()
     monkeypatch.setattr(Knobs, "has_focus", True)
     scene = scene_of(busy_host(), 5)
-    from workbench.widgets.knobs import NAMES
+    from workbench.model.knob_table import NAMES
 
     for n, name in enumerate(NAMES):
         panel.chosen = n
@@ -184,14 +184,15 @@ def test_the_status_tells_the_step_under_the_cursor():
 
 def test_every_knob_has_a_row_made_from_the_table():
     from engine.knobs import KNOBS
-    from workbench.widgets.knobs import NAMES
+    from workbench.model.knob_table import NAMES
 
-    assert set(NAMES) == {*KNOBS, "pace"}
+    assert set(NAMES) == {*KNOBS, "pace", "model", "dtype"}
     lines = drawn(Knobs(), scene_of(busy_host(), 5), 60, len(NAMES) + 4)
     for name in NAMES:
         shown = (name, KNOBS[name].short) if name in KNOBS else (name,)
         assert any(text in line for line in lines for text in shown), name
-    assert any("num_blocks" in line and "restart" in line for line in lines)
+    assert any("block_size" in line and "rebuild" in line for line in lines)
+    assert any("num_blocks" in line and "2..36" in line for line in lines)
 
 
 def test_brackets_and_control_codes_stay_text():

@@ -213,9 +213,9 @@ class Actions(Base):
         for change in it.knobs:
             # what a rebuild changes besides what was asked for goes back with it
             asked = it.rebuilt is None or (change.name in self.knobs.asked and change.name not in built)
-            self.knobs.applied(change.name, it.step, change.version)
             if not asked:
                 continue
+            self.knobs.applied(change.name, it.step, change.version)
             if self._undoing == {change.name: change.new}:
                 self._undoing = None
             else:

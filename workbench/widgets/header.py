@@ -79,7 +79,7 @@ class Header(Panel, can_focus=False):
         view, look = scene.view, self.look
         lat = scene.history.latency.header()
         state, style = self._state(scene)
-        if state.startswith("▸") and scene.speed[0] >= 10:
+        if " it/s" in state and scene.speed[0] >= 10:
             state = f"▸RUN {scene.speed[0]:.0f}/s"
         state = state.replace("▸ RUN", "▸RUN").replace("‖ PAUSED", "‖PAUSED").replace(" it/s", "/s")
         if scene.cursor is None:

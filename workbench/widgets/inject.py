@@ -17,10 +17,12 @@ from workbench.text import clean
 from workbench.widgets.field import OneLine
 
 WIDTHS = {
-    "length": 7, "client": 8, "max_tokens": 8, "priority": 6, "count": 5, "temperature": 7, "deadline": 5, "seed": None,
+    "length": 8, "client": 8, "max_tokens": 8, "priority": 6, "count": 5, "temperature": 7, "deadline": 5, "seed": None,
 }  # fmt: skip
 """The longest number each takes, and the cursor after it; None: what is left."""
-SMALL_ROWS = (("length", "client", "max_tokens"), ("priority", "count", "temperature", "deadline", "seed"))
+SMALL_ROWS = (("length", "client", "max_tokens", "deadline"), ("priority", "count", "temperature", "seed"))
+WIDE_ROW = ("length", "client", "max_tokens", "priority", "count", "temperature", "seed")
+"""The deadline stands beside the prompt, so that the longest seed is seen whole."""
 
 
 class Field(OneLine):
@@ -85,7 +87,9 @@ class InjectForm(Widget, can_focus=False):
         with Horizontal():
             yield Static("prompt" if self.stacked else " inject ▸ prompt", markup=False, classes="label")
             yield Field("prompt", None, self.values.prompt)
-        rows = SMALL_ROWS if self.stacked else (tuple(WIDTHS),)
+            if not self.stacked:
+                yield from pair("deadline")
+        rows = SMALL_ROWS if self.stacked else (WIDE_ROW,)
         for row in rows:
             with Horizontal():
                 for name in row:

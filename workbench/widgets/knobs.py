@@ -11,7 +11,7 @@ from workbench.model.events import show
 from workbench.model.history import History
 from workbench.model.knob_steps import next_pace, pace_text, step
 from workbench.model.knob_table import NAMES, PACE, ROWS, is_text, needs_build
-from workbench.text import clean, fit, wrap
+from workbench.text import clean, fit, width_of, wrap
 from workbench.widgets.panel import Line, Panel, Scene
 
 VALUES = 15
@@ -149,6 +149,8 @@ class Knobs(Panel):
         values = VALUES if width < 50 else VALUES + 4
         room = width - values - 1
         label = name if name == PACE or len(name) <= room else ROWS[name].short
+        spare = max(0, min(room - len(label) - 1, width_of(text) - (values - len(right) - 2)))
+        room, values = room - spare, values + spare
         star = "*" if pending else " "
         value_style = look.warn if pending else look.muted if not live else look.strong if chosen else look.text
         return (

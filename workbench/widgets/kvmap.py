@@ -197,16 +197,16 @@ class KvMap(Panel):
             return ((fit(about_block(scene, self.cursor), width), look.strong),)
         used = f"free {view.free_blocks}/{view.usable_blocks}"
         swap = swap_text(view)
-        # of a pool that was larger then; the share of what is usable now could be above 1
-        peak = (
-            f"peak {view.peak_used}" if view.off_blocks else f"peak {view.peak_used / max(1, view.usable_blocks):.0%}"
-        )
+        peak = f"peak {view.peak_used}"  # of a larger pool, maybe
+        if not view.off_blocks:
+            peak = f"peak {view.peak_used / max(1, view.usable_blocks):.0%}"
         waste = f"waste {internal_waste(view):.0%}"
         off = OFF if view.off_blocks else ("",) * len(OFF)
         # the numbers that are nowhere else go last, the meaning of the cells never as long as it fits
         rights = [f"{used}  {peak}  {waste}", f"{used}  {peak}", used]
         if swap:
-            rights = [f"{used}  {swap}  {peak}  {waste}", f"{used}  {swap}  {peak}", f"{used}  {swap}", *rights[1:]]
+            rights = [f"{used}  {swap}  {peak}  {waste}", f"{used}  {swap}  {peak}", f"{used}  {swap}"]
+            rights += [f"{used}  {swap.removesuffix(' blocks')}", used]
         for right in rights:
             for legend in (text + more for text, more in zip(LEGENDS[self.mode], off, strict=False)):
                 gap = width - len(legend) - len(right)

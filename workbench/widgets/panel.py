@@ -107,7 +107,8 @@ class Panel(Widget, can_focus=True):
 
     def set_view(self, scene: Scene) -> None:
         self.scene = scene
-        self.look = scene.look
+        if scene.look is not self.look:  # equal lines may look different
+            self.look, self._painted = scene.look, (0, 0)
         if self.showing:
             self.repaint()
 
