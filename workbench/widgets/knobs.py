@@ -188,7 +188,13 @@ class Knobs(Panel):
         """What binds, the chosen knob in full, and the last answer."""
         look = self.look
         if height < 6:
-            return [((fit(self.answer, width), look.warn),)] if self.answer and height > 2 else []
+            if not self.answer or height < 3:
+                return []
+            texts = wrap(self.answer, width)
+            most = 2 if height > 4 else 1
+            if len(texts) > most:
+                texts = [*texts[: most - 1], fit(" ".join(texts[most - 1 :]), width)]
+            return [((line, look.warn),) for line in texts]
         n, shares = scene.history.limit_shares(scene.cursor)
         limit = f"limit {shares[0][0]} {shares[0][1]:.0%} of {n}" if shares else "limit -"
         lines: list[Line] = [((fit(limit, width), look.strong),)]
