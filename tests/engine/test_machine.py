@@ -169,6 +169,21 @@ class EngineMachine(RuleBasedStateMachine):
         self.executor = executor
         self.engine.rebuild(new, "fake", "none")
 
+    @rule(share=st.floats(0.1, 1.0), times=st.integers(0, 3))
+    def resize(self, share: float, times: int) -> None:
+        """The pool shrinks or grows while requests run."""
+        allocated = self.engine.config.allocated_blocks
+        self.engine.set_knob("num_blocks", max(2, int(share * allocated)))
+        for _ in range(times):
+            self.take(self.engine.step(), ran=True)
+
+    @rule(policy=st.sampled_from(["srpt", "mlfq", "fair", "sjf", "drr", "priority"]), times=st.integers(0, 3))
+    def switch_policy(self, policy: str, times: int) -> None:
+        self.engine.set_knob("policy", policy)
+        self.always_fcfs = False
+        for _ in range(times):
+            self.take(self.engine.step(), ran=True)
+
     @rule(value=st.sampled_from([0, "many", 4]))
     def try_knob(self, value: Any) -> None:
         self.engine.try_knob("max_num_seqs", value)
