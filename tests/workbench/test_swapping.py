@@ -107,3 +107,37 @@ async def test_a_pool_that_shrinks_while_it_runs(size):
         host.post(SetKnob("num_blocks", 40))
         await here.run(2)
         assert "/off" not in here.text()
+
+
+@sizes
+async def test_a_preemption_storm_is_told_while_it_rages(size):
+    host = ModellessHost(
+        num_blocks=32, block_size=4, max_model_len=100, max_num_seqs=12, enable_prefix_caching=False
+    )  # fmt: skip
+    for n in range(40):
+        host.submit(f"s{n}", 10, 40)
+    async with driven(size, host, steps=0) as here:
+        for _ in range(40):
+            await here.run(5)
+            if here.live.history.live.storm:
+                break
+        assert here.live.history.live.storm and "STORM" in here.lines()[0]
+        told = [event.text for event in here.live.history.events if event.text.startswith("preemption storm")]
+        assert len(told) == 1 and "would prevent this" in told[0]
+        for id in list(here.live.history.live.requests):
+            host.post(Abort(id))
+        host.submit("calm", 20, 75)
+        for _ in range(16):
+            await here.run(5)
+        assert "STORM" not in here.lines()[0]
+        assert any(event.text == "the preemption storm is over" for event in here.live.history.events)
+
+
+async def test_a_displaced_request_says_by_whom():
+    host = ModellessHost(policy="srpt", num_blocks=40, max_num_seqs=2)
+    for n in range(2):
+        host.submit(f"s{n}", 60, 90)
+    async with driven(WIDE, host, steps=10) as here:
+        host.submit("short", 20, 3)
+        await here.run(3)
+        assert any("displaced by C" in event.text for event in here.live.history.events)
