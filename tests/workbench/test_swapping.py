@@ -124,6 +124,9 @@ async def test_a_preemption_storm_is_told_while_it_rages(size):
         assert here.live.history.live.storm and "STORM" in here.lines()[0]
         told = [event.text for event in here.live.history.events if event.text.startswith("preemption storm")]
         assert len(told) == 1 and "would prevent this" in told[0]
+        here.live.focus_panel("queues")
+        await here.run(0)
+        assert "storm: " in here.text() and "requests need up to" in here.text()
         for id in list(here.live.history.live.requests):
             host.post(Abort(id))
         host.submit("calm", 20, 75)

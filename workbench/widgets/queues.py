@@ -36,7 +36,7 @@ class Queues(Panel):
     ▽A12 was swapped out: 12 blocks of its KV are in the swap pool; it comes back before any waiting one
     A□ has ended, but its slot is held until its static batch ends
 
-    The title tells the policy and how many requests are yet to come.
+    A preemption storm is told with its cause as long as it lasts. The title tells the policy and how many requests are yet to come.
     The head of the queue is told with its numbers; those behind it wait because nobody overtakes the head."""
 
     def note(self) -> str:
@@ -65,6 +65,8 @@ class Queues(Panel):
         if height <= len(lines):
             return lines[:height]
         below: list[Line | str] = []
+        if view.storm:
+            below += [((line, look.warn),) for line in wrap(f"storm: {view.storm}", width, 2)]
         slots = slots_text(view)
         if slots:
             below.append(((f"batch {slots} slots work", look.strong),))
