@@ -151,6 +151,8 @@ class Knobs(Panel):
         label = name if name == PACE or len(name) <= room else ROWS[name].short
         spare = max(0, min(room - len(label) - 1, width_of(text) - (values - len(right) - 2)))
         room, values = room - spare, values + spare
+        if name in ("policy", "model") and width_of(text) > values - len(right) - 2:
+            text = "…" + text[-(values - len(right) - 3) :]  # of a path the end tells most
         star = "*" if pending else " "
         value_style = look.warn if pending else look.muted if not live else look.strong if chosen else look.text
         return (

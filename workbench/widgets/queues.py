@@ -36,14 +36,15 @@ class Queues(Panel):
     ▽A12 was swapped out: 12 blocks of its KV are in the swap pool; it comes back before any waiting one
     A□ has ended, but its slot is held until its static batch ends
 
-    A preemption storm is told with its cause as long as it lasts. The title tells the policy and how many requests are yet to come.
+    A preemption storm is told with its cause as long as it lasts. The title tells the policy and how many requests
+    are yet to come.
     The head of the queue is told with its numbers; those behind it wait because nobody overtakes the head."""
 
     def note(self) -> str:
         if self.scene is None:
             return ""
         view = self.scene.view
-        policy = clean(str(view.knobs.get("policy") or ""))
+        policy = clean(str(view.knobs.get("policy") or "")).rpartition(":")[2]  # module:Class of a person's own
         parts = [policy, f"{view.planned} to come" if view.planned else ""]
         return "  ".join(part for part in parts if part)
 
