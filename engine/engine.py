@@ -180,7 +180,8 @@ class Engine:
             ),
         )
         for note in self.config.notes:
-            self.notice(note)
+            if note not in old.notes:
+                self.notice(note)
 
     def notice(self, text: str) -> None:
         """Put one line for people into the next record."""

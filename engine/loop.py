@@ -139,6 +139,8 @@ class EngineThread:
             engine.notice(f"refused {', '.join(changes)}: this engine cannot be built anew")
             return
         turned = {name: value for name, value in engine.config.values().items() if value != start[name]}
+        # A pool made smaller for the moment keeps its memory: it is allocated as before and made smaller again.
+        smaller = None if "num_blocks" in changes else turned.pop("num_blocks", None)
         try:
             new, info, reencode = self._rebuilder({**turned, **changes})
         except WorkbenchError as error:
@@ -146,6 +148,8 @@ class EngineThread:
             return
         engine.rebuild(new, info.model, info.dtype, reencode)
         self._info = info
+        if smaller is not None:
+            engine.try_knob("num_blocks", smaller)
 
     def _wait(self, timeout: float | None) -> None:
         try:

@@ -63,6 +63,8 @@ class Plan:
             return Limit.KV_PRESSURE
         if blocked is Reason.SEQS:
             return Limit.SEQ_CAP
+        if blocked is Reason.STATIC_BATCH:
+            return Limit.STATIC_BATCH
         if blocked is Reason.BUDGET or (self.budget_left == 0 and self.items and not self.items[-1].samples):
             return Limit.TOKEN_BUDGET
         if any(reason is Reason.BUDGET for _, reason in self.unscheduled):

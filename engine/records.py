@@ -85,6 +85,8 @@ class Limit(StrEnum):
     KV_PRESSURE = "KV_PRESSURE"
     SEQ_CAP = "SEQ_CAP"
     TOKEN_BUDGET = "TOKEN_BUDGET"
+    STATIC_BATCH = "STATIC_BATCH"
+    """The batch is closed: nobody is let in before its longest member ends."""
     UNDERLOADED = "UNDERLOADED"
 
 

@@ -163,6 +163,13 @@ def test_through_the_thread() -> None:
     assert any(notice.startswith("refused block_size: 4097") for notice in notices)
     assert [it.rebuilt.block_size for it in host.records if it.rebuilt] == [32]
     assert host.thread.info.config.block_size == 32
+    host.thread.post(SetKnob("num_blocks", 100))
+    host.thread.post(Rebuild({"block_size": 8}))
+    host.records.clear()
+    host.until(lambda: any(it.off_blocks for it in host.records) and any(it.rebuilt for it in host.records))
+    host.until(lambda: host.records[-1].off_blocks == 412)
+    host.thread.post(SetKnob("num_blocks", 512))
+    host.until(lambda: host.records[-1].off_blocks == 0)
     assert host.thread.stop()
 
 
