@@ -233,8 +233,8 @@ class Admission:
         revived = sum(pool.ref[block] == 0 for block in hits)
         blocks, promised = -(-upto // config.block_size), 0
         if config.reserve_output:
-            blocks = max(blocks, self._most_blocks(request))
-            promised = sum(self._most_blocks(one) - len(one.block_table) for one in scheduler.running)
+            blocks = max(blocks, self.most_blocks(request))
+            promised = sum(self.most_blocks(one) - len(one.block_table) for one in scheduler.running)
         need = max(0, blocks - len(hits)) + revived
         reserve = int(config.watermark * config.num_blocks) if scheduler.running else 0
         free = pool.num_free + freed
@@ -246,7 +246,7 @@ class Admission:
         kept = f", {promised} promised to running ones" if promised else ""
         return Waiting(request.id, Reason.BLOCKS, f"needs {need} blocks, {pool.num_free} free{kept}")
 
-    def _most_blocks(self, request: Request) -> int:
+    def most_blocks(self, request: Request) -> int:
         """Blocks of a request at its longest; the last token is sampled but never computed."""
         scheduler = self._scheduler
         tokens = request.num_prompt + scheduler.most_output(request) - 1

@@ -26,6 +26,15 @@ class SetKnob(NamedTuple):
     value: Any
 
 
+class Rebuild(NamedTuple):
+    """Build the engine anew with other values of knobs that are not live, or another `model` or `dtype`.
+
+    The queue is kept, running requests are computed again. Refused as `SetKnob` is.
+    """
+
+    changes: dict[str, Any]
+
+
 class Pause(NamedTuple):
     """Stop at the next iteration boundary. Arrivals keep their schedule."""
 
@@ -50,4 +59,4 @@ class Stop(NamedTuple):
     """End the engine thread after the iteration that is running."""
 
 
-Command = Submit | Abort | SetKnob | Pause | Resume | RunSteps | SetPace | Stop
+Command = Submit | Abort | SetKnob | Rebuild | Pause | Resume | RunSteps | SetPace | Stop

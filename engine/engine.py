@@ -21,6 +21,7 @@ from engine.executors.base import Executor, Sampled
 from engine.host import InFlight
 from engine.output import Output
 from engine.plan import Plan
+from engine.rebuild import Reencode, carry_over, encode_anew
 from engine.records import (
     WAITING_HEAD,
     Arrived,
@@ -29,6 +30,8 @@ from engine.records import (
     Iteration,
     KnobChange,
     Limit,
+    Preempted,
+    Rebuilt,
     Rejected,
     Scheduled,
     Slots,
@@ -38,6 +41,7 @@ from engine.records import (
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
+from engine.thrash import ThrashDetector
 from engine.tokenizer import Tokenizer
 
 NOTHING_COPIED = Copied()
@@ -75,6 +79,7 @@ class Engine:
         """The planned requests as a heap; those aborted meanwhile are still in it (see `_first_planned`)."""
         self._order = count()
         self._outputs: dict[str, Output] = {}
+        self._thrash = ThrashDetector()
         self._fruitless = 0
         """Preemptions since anybody got further."""
         self._check = os.environ.get("WORKBENCH_CHECK") == "1"
@@ -84,6 +89,9 @@ class Engine:
         self._rejected: list[Rejected] = []
         self._aborted: dict[str, Finished] = {}
         self._knobs: list[KnobChange] = []
+        self._preempted: list[Preempted] = []
+        """By a rebuild."""
+        self._rebuilt: Rebuilt | None = None
         self._notices: list[str] = []
 
     @property
@@ -93,15 +101,18 @@ class Engine:
 
     # ---- between iterations -----------------------------------------------------------------------
 
-    def submit(self, request: Request) -> None:
-        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record."""
+    def submit(self, request: Request, *, accepted: bool = False) -> None:
+        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record.
+
+        accepted: not asked again whether it can run (at a later arrival it is).
+        """
         now = self.clock.now()
         if request.arrival is None:
             request.arrival = now
         reason = None
         if request.id in self._outputs or request.id in self._planned or request.id in self._aborted:
             reason = f"a request with id {request.id!r} is already here"
-        else:
+        elif not accepted:
             reason = self._refusal(request)
         if reason is not None:
             self._rejected.append(Rejected(request.id, request.client, reason))
@@ -128,6 +139,48 @@ class Engine:
         self.scheduler.configure(new)
         self.knob_version += 1
         self._knobs.append(KnobChange(name, getattr(old, name), getattr(new, name), self.knob_version))
+
+    def rebuild(self, new: Engine, model: str, dtype: str, reencode: Reencode | None = None) -> None:
+        """Go on with the scheduler, executor and tokenizer of a freshly built engine. All requests are kept.
+
+        model, dtype: of the new one, for the record. reencode: see `carry_over`.
+        """
+        old = self.config
+        for id in self.scheduler.requests:
+            self.executor.release(id)
+        carried = carry_over(self.scheduler, new.scheduler, new._vocabulary, reencode)
+        self.scheduler, self.executor, self.tokenizer = new.scheduler, new.executor, new.tokenizer
+        self._vocabulary = new._vocabulary
+        self._thrash = ThrashDetector()
+        self._preempted += carried.preempted
+        for request, reason, detail in carried.ended:
+            self._aborted[request.id] = self._finish(request, reason, detail)
+        for id, planned in list(self._planned.items()):
+            if reencode is not None:
+                encode_anew(planned, reencode)
+            why = self._refusal(planned)
+            if why is not None:
+                del self._planned[id]
+                self._rejected.append(Rejected(id, planned.client, why))
+        if reencode is not None:
+            for request in self.scheduler.requests.values():
+                self._outputs[request.id] = self.make_output(request)
+        self.knob_version += 1
+        for name, value in self.config.values().items():
+            if value != getattr(old, name):
+                self._knobs.append(KnobChange(name, getattr(old, name), value, self.knob_version))
+        self._rebuilt = Rebuilt(
+            model,
+            dtype,
+            self.scheduler.pool.num_blocks,
+            self.config.block_size,
+            tuple(self.config.values().items()),
+            tuple(
+                [(request.id, tuple(request.token_ids)) for request in carried.prompts if request.status != "finished"]
+            ),
+        )
+        for note in self.config.notes:
+            self.notice(note)
 
     def notice(self, text: str) -> None:
         """Put one line for people into the next record."""
@@ -215,6 +268,8 @@ class Engine:
             return reason
 
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
+        if plan.items:
+            self._watch_thrash(plan, scheduled)
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
             self.scheduler.solo = False
             if reason is FinishReason.ERROR:
@@ -253,6 +308,14 @@ class Engine:
                 "more blocks, fewer max_num_seqs or scheduler_reserve_full_isl would prevent this"
             )
 
+    def _watch_thrash(self, plan: Plan, scheduled: tuple[Scheduled, ...]) -> None:
+        """Name a preemption storm and its cause when one begins."""
+        copied = (len(plan.copies_out) + len(plan.copies_in)) * self.config.block_size
+        computed = sum([item.num_tokens for item in plan.items])
+        recomputed = sum([item.recomputed for item in scheduled])
+        if self._thrash.count(plan.preempted, computed, recomputed + copied):
+            self.notice(self._thrash.name(self.scheduler.pressure()))
+
     def _publish(
         self,
         plan: Plan,
@@ -272,11 +335,12 @@ class Engine:
             t_end=self.clock.now(),
             timings=timings,
             budget=plan.budget,
+            rebuilt=self._rebuilt,
             knobs=tuple(self._knobs),
             arrived=tuple(self._arrived),
             rejected=tuple(self._rejected),
             scheduled=scheduled,
-            preempted=tuple(plan.preempted),
+            preempted=(*self._preempted, *plan.preempted),
             tokens=tokens,
             finished=(*self._aborted.values(), *finished),
             running=tuple([request.id for request in scheduler.running]),
@@ -300,11 +364,13 @@ class Engine:
             pace=self.pace,
             notices=tuple(self._notices),
             planned=len(self._planned),
+            storm=self._thrash.cause,
         )
         self.seq += 1
         self._shown_control = (self.paused, self.pace, len(self._planned))
         self._aborted.clear()
-        for pending in (self._arrived, self._rejected, self._knobs, self._notices):
+        self._rebuilt = None
+        for pending in (self._arrived, self._rejected, self._knobs, self._notices, self._preempted):
             pending.clear()
         if self._check:
             scheduler.check()
@@ -344,7 +410,7 @@ class Engine:
         )
 
     def _anything_to_tell(self) -> bool:
-        happened = self._arrived or self._rejected or self._aborted or self._knobs or self._notices
+        happened = self._arrived or self._rejected or self._aborted or self._knobs or self._notices or self._rebuilt
         return bool(happened) or self._shown_control != (self.paused, self.pace, len(self._planned))
 
     # ---- the life of a request --------------------------------------------------------------------
@@ -360,7 +426,11 @@ class Engine:
             if request.arrival > now:
                 return
             del self._planned[request.id]
-            self._admit(request)
+            reason = self.scheduler.refusal(request)  # there may be fewer blocks than when it was planned
+            if reason is not None:
+                self._rejected.append(Rejected(request.id, request.client, reason))
+            else:
+                self._admit(request)
 
     def _first_planned(self) -> Request | None:
         """The next planned request to arrive."""
@@ -371,9 +441,13 @@ class Engine:
             heapq.heappop(self._arrivals)
         return None
 
+    def make_output(self, request: Request) -> Output:
+        """What ends a request and makes text of it; an engine without a model has another."""
+        return Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
+
     def _admit(self, request: Request) -> None:
         self.scheduler.add(request)
-        self._outputs[request.id] = Output(request, self.tokenizer.detokenizer(), self.tokenizer.eos_ids)
+        self._outputs[request.id] = self.make_output(request)
         assert request.arrival is not None
         self._arrived.append(
             Arrived(

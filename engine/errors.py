@@ -25,3 +25,7 @@ class RequestError(WorkbenchError):
 
 class ModelError(WorkbenchError):
     """A model, checkpoint or tokenizer that cannot be used."""
+
+
+class ForkError(WorkbenchError):
+    """A recording from which this future cannot be made."""

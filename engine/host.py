@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from engine.commands import Command
 from engine.config import EngineConfig
 from engine.records import Iteration
 
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.rebuild import Reencode
+
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What does not change while an engine lives."""
+    """What does not change while an engine lives, unless it is built anew."""
 
     model: str
     device: str
@@ -28,6 +33,19 @@ class EngineInfo:
     """Size of the KV pool."""
     parameters: int
     notes: tuple[str, ...] = ()
+
+
+class Fresh(NamedTuple):
+    """An engine built to replace another one."""
+
+    engine: Engine
+    info: EngineInfo
+    reencode: Reencode | None
+    """Given when the model is another one; see `engine.rebuild`."""
+
+
+Rebuilder = Callable[[dict[str, Any]], Fresh]
+"""Builds an engine with these changes against the start; WorkbenchError when it cannot be."""
 
 
 class InFlight(NamedTuple):

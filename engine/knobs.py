@@ -171,7 +171,7 @@ _ROWS = (
         "preemption_mode",
         str,
         "recompute",
-        "What becomes of a preempted request's KV: computed again, or copied out to CPU memory and back (vLLM before V1).",
+        "What becomes of a preempted request's KV: computed again, or copied to CPU memory and back (vLLM before V1).",
         choices=("recompute", "swap"),
         live=True,
     ),

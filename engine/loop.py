@@ -11,10 +11,12 @@ import queue
 import threading
 import traceback
 from collections import deque
+from typing import Any
 
-from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
+from engine.commands import Abort, Command, Pause, Rebuild, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.engine import Engine
-from engine.host import EngineInfo, InFlight
+from engine.errors import WorkbenchError
+from engine.host import EngineInfo, InFlight, Rebuilder
 from engine.records import Iteration
 from engine.request import Request
 
@@ -28,9 +30,11 @@ STALLED_S = 0.05
 class EngineThread:
     """See `EngineHost`. Starts unpaused; `post(Pause())` before `start()` to begin paused."""
 
-    def __init__(self, engine: Engine, info: EngineInfo) -> None:
+    def __init__(self, engine: Engine, info: EngineInfo, rebuilder: Rebuilder | None = None) -> None:
+        """rebuilder: who builds another engine for `Rebuild`; None refuses it."""
         self._engine = engine
         self._info = info
+        self._rebuilder = rebuilder
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._records: deque[Iteration] = deque()
         self._stopping = False
@@ -129,6 +133,20 @@ class EngineThread:
             times.append(STALLED_S if runnable else pace_wait)
         return max(0.0, min(*times, LONGEST_WAIT_S)) if times else None
 
+    def _rebuild(self, changes: dict[str, Any]) -> None:
+        engine, start = self._engine, self._info.config.values()
+        if self._rebuilder is None:
+            engine.notice(f"refused {', '.join(changes)}: this engine cannot be built anew")
+            return
+        turned = {name: value for name, value in engine.config.values().items() if value != start[name]}
+        try:
+            new, info, reencode = self._rebuilder({**turned, **changes})
+        except WorkbenchError as error:
+            engine.notice(f"refused {error}")
+            return
+        engine.rebuild(new, info.model, info.dtype, reencode)
+        self._info = info
+
     def _wait(self, timeout: float | None) -> None:
         try:
             self._apply(self._inbox.get(timeout=timeout))
@@ -152,6 +170,8 @@ class EngineThread:
                 engine.abort(id)
             case SetKnob(name, value):
                 engine.try_knob(name, value)
+            case Rebuild(changes):
+                self._rebuild(changes)
             case Pause():
                 engine.paused, self._steps_left = True, None
             case Resume():

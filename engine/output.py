@@ -10,6 +10,8 @@ from engine.detokenizer import Detokenizer
 from engine.request import FinishReason, Request
 from engine.stop import StopStrings
 
+NOT_FINITE = "the model's logits were not finite numbers"
+
 
 class Output:
     """Fed one token at a time by the engine thread."""
@@ -27,7 +29,7 @@ class Output:
     def push(self, token: int) -> tuple[str, FinishReason | None]:
         """The text now certain, and the reason when this token ends the request."""
         if token < 0:
-            self.detail = "the model's logits were not finite numbers"
+            self.detail = NOT_FINITE
             return "", FinishReason.ERROR
         if token in self._eos_ids or token in self._stop_ids:
             self.detail = f"{'end' if token in self._eos_ids else 'stop'} token {token}"

@@ -240,6 +240,8 @@ class Rebuilt(NamedTuple):
     block_size: int
     knobs: tuple[tuple[str, KnobValue], ...]
     """All of them, as they are now."""
+    prompts: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Waiting requests whose prompt another tokenizer had to encode anew: id, token ids."""
 
 
 class PrefixStats(NamedTuple):
@@ -300,6 +302,8 @@ class Iteration:
     """One line each for commands that were refused, and warnings a person should see."""
     planned: int = 0
     """Requests known but not yet arrived."""
+    storm: str = ""
+    """Cause of the preemption storm that rages, "" when none does."""
     fault: str | None = None
     """Traceback of the fault that ended the engine; the last record then."""
 

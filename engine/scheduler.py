@@ -29,6 +29,7 @@ from engine.records import Cause, Kind, Reason, Unscheduled, Waiting
 from engine.request import FinishReason, Request, RequestStatus
 from engine.static import StaticBatch
 from engine.swap import SwapPool
+from engine.thrash import Pressure
 
 
 class Scheduler:
@@ -204,6 +205,9 @@ class Scheduler:
 
         self._serve_running(draft)
         self._admit(draft)
+        if self.static and not draft.items and self.running:
+            plan.unscheduled.clear()
+            self._serve_running(draft)  # nobody could join after all: those that waited for his prompt decode
 
         items = draft.items.values()
         policy = self.policy if self.policy.counts else None
@@ -348,6 +352,17 @@ class Scheduler:
         """Leading known tokens of a request that the prefix cache holds now."""
         size = self.config.block_size
         return len(lookup(self.pool, request, size, len(request.token_ids) - 1)) * size
+
+    def pressure(self) -> Pressure:
+        """What the running and preempted requests will want, for whoever explains a storm."""
+        wanting = [r for r in self.requests.values() if r.status is RequestStatus.RUNNING or r.num_preemptions]
+        return Pressure(
+            needed_blocks=sum(map(self.admission.most_blocks, wanting)),
+            requests=len(wanting),
+            usable_blocks=self.pool.num_usable,
+            reserves_prompts=self.config.scheduler_reserve_full_isl,
+            policy=self.config.policy,
+        )
 
     def check(self) -> None:
         """Prove the invariants of queues and pools; AssertionError names what is broken."""

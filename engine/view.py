@@ -13,7 +13,7 @@ import copy
 from dataclasses import dataclass, field
 
 from engine.knobs import KnobValue
-from engine.records import Arrived, Finished, Iteration, Phase, Preempted, Reason
+from engine.records import Arrived, Finished, Iteration, Phase, Preempted, Reason, Rebuilt
 from engine.request import FinishReason, RequestStatus
 from engine.sampling_params import SamplingParams
 
@@ -91,10 +91,8 @@ class EngineView:
         self.requests: dict[str, RequestView] = {}
         """Live ones and the last KEEP_FINISHED finished, in order of arrival."""
         self.running: tuple[str, ...] = ()
-        self.owners: list[str | None] = [None] * num_blocks
-        self.refs: list[int] = [0] * num_blocks
-        self.refs[0] = 1  # the null block
-        self.cached: list[bool] = [False] * num_blocks
+        self.peak_used = 0
+        self._empty_pool()
         self.free_blocks = num_blocks - 1
         self.off_blocks = 0
         """Allocated blocks that num_blocks leaves out; their `refs` are -1."""
@@ -106,7 +104,6 @@ class EngineView:
         """Members of the static batch by slot, the ended ones included."""
         self.storm = ""
         """Cause of a preemption storm while it lasts."""
-        self.peak_used = 0
         self.paused = False
         self.pace: float | None = None
         self.planned = 0
@@ -189,6 +186,8 @@ class EngineView:
         if it.seq != self.seq + 1:
             raise ValueError(f"record {it.seq} cannot follow record {self.seq}")
         self.seq, self.step, self.last = it.seq, it.step, it
+        if it.rebuilt is not None:
+            self._rebuild(it.rebuilt)
         for change in it.knobs:
             self.knobs[change.name] = change.new
         for arrived in it.arrived:
@@ -215,13 +214,27 @@ class EngineView:
         self.num_waiting = it.num_waiting
         self.free_blocks = it.free_blocks
         self.off_blocks, self.free_cpu_blocks = it.off_blocks, it.free_cpu_blocks
-        self.swapped, self.batch = it.swapped, it.batch
+        self.swapped, self.batch, self.storm = it.swapped, it.batch, it.storm
         used = self.usable_blocks - min(it.free_blocks_mid, it.free_blocks)
         self.peak_used = max(self.peak_used, used)
         self.knob_version, self.paused, self.pace, self.planned = it.knob_version, it.paused, it.pace, it.planned
         if it.fault is not None:
             self.fault = it.fault
         return self
+
+    def _rebuild(self, rebuilt: Rebuilt) -> None:
+        self.num_blocks, self.block_size = rebuilt.num_blocks, rebuilt.block_size
+        self.knobs = dict(rebuilt.knobs)
+        self._empty_pool()
+        for id, prompt_ids in rebuilt.prompts:
+            self.requests[id].prompt_ids = prompt_ids
+
+    def _empty_pool(self) -> None:
+        self.owners: list[str | None] = [None] * self.num_blocks
+        self.refs = [0] * self.num_blocks
+        self.refs[0] = 1  # the null block
+        self.cached = [False] * self.num_blocks
+        self.peak_used = 0
 
     def _arrive(self, arrived: Arrived) -> None:
         if self.requests.pop(arrived.id, None) is not None:  # an id used again after its end

@@ -5,6 +5,7 @@ Invariant: what can be checked without a model (knobs, workload rows) is checked
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 from collections.abc import Callable
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import WorkbenchError
-from engine.knobs import check_value
+from engine.host import Fresh
+from engine.knobs import KNOBS, check_value
 from traces.workload import Workload
 
 if TYPE_CHECKING:
+    from engine.clock import Clock
     from engine.engine import Engine
     from engine.host import EngineInfo
     from engine.request import Request
@@ -78,7 +81,7 @@ def check(options: RunOptions) -> Workload | None:
     return workload.repeated(options.repeat)
 
 
-def load(options: RunOptions, workload: Workload | None, progress: Progress) -> Loaded:
+def load(options: RunOptions, workload: Workload | None, progress: Progress, clock: Clock | None = None) -> Loaded:
     """Model, engine and requests. Slow; `progress` is told what is going on."""
     from engine.build import build_engine
     from traces.workload import to_requests
@@ -93,6 +96,7 @@ def load(options: RunOptions, workload: Workload | None, progress: Progress) -> 
         device=options.device,
         threads=options.threads,
         seed=options.seed,
+        clock=clock,
         progress=progress,
     )
     requests: list[Request] = []
@@ -127,21 +131,59 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
     loaded = load(options, workload, progress)
     for note in loaded.notes:  # under a screen they are events: nobody reads what is printed
         loaded.engine.notice(note)
-    host = EngineThread(loaded.engine, loaded.info)
+    host = EngineThread(loaded.engine, loaded.info, Rebuilding(options, workload, loaded))
     # The model's objects live as long as the process: a collection that walks them stops both threads for nothing.
     gc.collect()
     gc.freeze()
     start_at(loaded.requests, host.now() + HEAD_START)
     return Session(
         host=host,
-        encode=functools.partial(encode_typed, loaded.tokenizer),
+        encode=functools.partial(encode_typed, loaded.engine),
         workload_requests=tuple(loaded.requests),
     )
 
 
-def encode_typed(tokenizer: Tokenizer, text: str) -> list[int]:
-    """What a person types into the running engine: a question, so it goes through the chat template."""
-    return tokenizer.encode_chat([{"role": "user", "content": text}])
+def encode_typed(engine: Engine, text: str) -> list[int]:
+    """What a person types into the running engine: a question, so it goes through the chat template.
+
+    Asks the engine for its tokenizer each time: a rebuild may have brought another one.
+    """
+    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])
+
+
+class Rebuilding:
+    """Builds another engine for a running session (see `engine.host.Rebuilder`)."""
+
+    def __init__(self, options: RunOptions, workload: Workload | None, loaded: Loaded) -> None:
+        self._options = options
+        self._clock = loaded.engine.clock
+        self._specs = {spec.id: spec for spec in workload.specs} if workload is not None else {}
+
+    def __call__(self, changes: dict[str, Any]) -> Fresh:
+        knobs = {name: value for name, value in changes.items() if name in KNOBS}
+        others = {name: value for name, value in changes.items() if name not in KNOBS}
+        unknown = others.keys() - {"model", "dtype", "device", "threads"}
+        if unknown:
+            raise WorkbenchError(f"{', '.join(sorted(unknown))}: no such setting")
+        old = self._options
+        options = dataclasses.replace(old, knobs={**old.knobs, **knobs}, **others)
+        loaded = load(options, None, lambda stage, done, total: None, self._clock)
+        self._options = options
+        return Fresh(loaded.engine, loaded.info, None if options.model == old.model else self._encoder(loaded))
+
+    def _encoder(self, loaded: Loaded) -> Callable[[Request], list[int] | None]:
+        def encode(request: Request) -> list[int] | None:
+            spec = self._specs.get(request.id)
+            if spec is not None and spec.prompt_len is None and spec.prompt_ids is None:
+                from traces.workload import to_requests
+
+                row = Workload(request.id, (dataclasses.replace(spec, where=""),))
+                return to_requests(row, loaded.tokenizer, loaded.info.vocab_size)[0].token_ids
+            if spec is None and request.prompt_text is not None:
+                return encode_typed(loaded.engine, request.prompt_text)
+            return None
+
+        return encode
 
 
 def start_at(requests: list[Request], now: float) -> None:

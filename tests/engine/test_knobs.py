@@ -15,7 +15,9 @@ from engine.knobs import KNOBS, Knob, check_value
 
 
 def test_table_and_config_are_the_same_fields() -> None:
-    fields = {f.name: f.default for f in dataclasses.fields(EngineConfig) if f.name not in ("notes", "allocated_blocks")}
+    fields = {
+        f.name: f.default for f in dataclasses.fields(EngineConfig) if f.name not in ("notes", "allocated_blocks")
+    }
     assert fields == {name: knob.default for name, knob in KNOBS.items()}
 
 
