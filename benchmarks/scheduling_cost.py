@@ -39,6 +39,7 @@ from engine.plan import Plan
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.tokenizer import Tokenizer
+from workbench.model_store import resolve
 
 CHUNK = 128
 OUTPUT = 200
@@ -60,19 +61,18 @@ class NullExecutor:
         begun = time.perf_counter()
         items = plan.items
         packed = self._rows.pack(items, 1)
+        sampling = [place for place, item in enumerate(items) if item.samples]
         built = time.perf_counter()
         self.prompt_tokens += packed.offsets[-1] - len(items)
         if self._at + len(items) > len(self._made_up):
             self._at = 0
-        tokens: list[int | None] = list(self._made_up[self._at : self._at + len(items)])
-        self._at += len(items)
-        for index, item in enumerate(items):
-            if not item.samples:
-                tokens[index] = None
+        made_up = self._made_up[self._at : self._at + len(sampling)]
+        self._at += len(sampling)
         sampled = time.perf_counter()
-        for item, token in zip(items, tokens, strict=True):
-            if token is not None:
-                self._rows.append(item.request.id, item.start + item.num_tokens, token)
+        tokens: list[int | None] = [None] * len(items)
+        for place, token in zip(sampling, made_up, strict=True):
+            tokens[place] = token
+        self._rows.append(sampling, made_up)
         return Sampled(tokens, built - begun + time.perf_counter() - sampled, sampled - built, 0.0)
 
     def copy_blocks(self, out: Any, back: Any) -> int:
@@ -226,9 +226,9 @@ def resident() -> int:
 def find_tokenizer(name: str) -> Tokenizer:
     if name == "bytes":
         return Tokenizer.bytes()
-    from workbench.model_store import ModelStore  # only here: it knows where models are kept
-
-    return Tokenizer.from_folder(ModelStore().path(name))
+    folder = resolve(name).path
+    assert folder is not None, f"{name} has no tokenizer of its own"
+    return Tokenizer.from_folder(folder)
 
 
 def numbers(text: str) -> list[int]:

@@ -44,21 +44,37 @@ class Detokenizer(Protocol):
 class ByteDetokenizer:
     """For vocabularies in which every token stands for fixed bytes.
 
-    `strip_left` is how many leading spaces of the whole text belong to the tokenizer, not to the text.
+    `strip_left` is how many leading spaces of the whole text belong to the tokenizer, not to the text. `texts` is
+    filled with the text of tokens that are whole characters; detokenizers that differ in nothing but the request
+    share one.
     """
 
     def __init__(
-        self, table: Sequence[bytes], skip: Collection[int], errors: str = "replace", strip_left: int = 0
+        self,
+        table: Sequence[bytes],
+        skip: Collection[int],
+        errors: str = "replace",
+        strip_left: int = 0,
+        texts: dict[int, str] | None = None,
     ) -> None:
         self._table = table
         self._skip = skip
         self._strip_left = strip_left
+        self._texts = {} if texts is None else texts
+        self._clean = not strip_left
+        """Nothing is held back or to be dropped: the next token's text hangs on nothing before it."""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
     def push(self, token_id: int) -> str:
+        if self._clean and (text := self._texts.get(token_id)) is not None:
+            return text
         if token_id in self._skip or not 0 <= token_id < len(self._table):
             return ""
-        return self._strip(self._decoder.decode(self._table[token_id]))
+        text = self._strip(self._decoder.decode(self._table[token_id]))
+        was_clean, self._clean = self._clean, not self._strip_left and not self._decoder.getstate()[0]
+        if was_clean and self._clean:
+            self._texts[token_id] = text
+        return text
 
     def finish(self) -> str:
         return self._strip(self._decoder.decode(b"", final=True))

@@ -256,12 +256,14 @@ class Engine:
         self._time_prefill(plan, sampled)
 
         tokens: list[Token] = []
+        outputs, length_reached, new = self._outputs, self.scheduler.length_reached, tuple.__new__
 
         def ends(request: Request, token: int) -> FinishReason | None:
-            piece, reason = self._outputs[request.id].push(token)
+            id = request.id
+            piece, reason = outputs[id].push(token)
             if token >= 0:
-                tokens.append(Token(request.id, token, piece))
-            if reason is None and self.scheduler.length_reached(request):
+                tokens.append(new(Token, (id, token, piece)))  # in half the time of Token(...)
+            if reason is None and length_reached(request):
                 reason = FinishReason.LENGTH
                 if self.scheduler.outgrows_pool(request):
                     self._outputs[request.id].detail = f"all {self.config.usable_blocks} KV blocks are full"

@@ -73,11 +73,10 @@ class TorchExecutor:
         logits = decoder.logits(hidden[torch.tensor(last, device=device)])[: len(sampling)]
         forwarded = now()
         draws = [self._draw(plan, index) for index in sampling]
-        for index, token in zip(sampling, sample(logits, draws), strict=True):
+        sampled = sample(logits, draws)
+        for index, token in zip(sampling, sampled, strict=True):
             tokens[index] = token
-            item = plan.items[index]
-            if token >= 0:
-                self._rows.append(item.request.id, item.start + item.num_tokens, token)
+        self._rows.append(sampling, sampled)
         return Sampled(tokens, built - begun, forwarded - built, now() - forwarded)
 
     def _draw(self, plan: Plan, index: int) -> Draw:

@@ -66,9 +66,10 @@ def test_pack(size: int, policy: str) -> None:
         most = max(most, len(plan.items))
         check(rows, plan.items, rng.choice([1, 16]), size)
         sampled = [rng.randrange(1, 9) if item.samples else None for item in plan.items]
-        for item, token in zip(plan.items, sampled, strict=True):
-            if token is not None:
-                rows.append(item.request.id, item.start + item.num_tokens, token)
+        rows.append(
+            [place for place, token in enumerate(sampled) if token is not None],
+            [token for token in sampled if token is not None],
+        )
 
         def ends(request: Request, token: int) -> FinishReason | None:
             return FinishReason.LENGTH if scheduler.length_reached(request) else None
