@@ -110,26 +110,26 @@ class Case:
         self.engine = Engine(config, self.executor, tokenizer, RealClock())
         self._rng = random.Random(running)
         self._numbers = itertools.count()
+        self._coming: list[Request] = []
         for _ in range(running):
-            self.submit(self._rng.randrange(1, OUTPUT + 1))  # as if they had been running for a while
+            # As if they had been running for a while.
+            self.engine.submit(self.make(self._rng.randrange(1, OUTPUT + 1)))
         for _ in range(waiting):
-            self.submit()
+            self.engine.submit(self.make())
         self.step(3)
         while any(request.mid_prompt for request in self.engine.scheduler.running):
             self.step(1)
         self.step(OUTPUT // 2)
 
-    def submit(self, tokens: int = 0) -> None:
+    def make(self, tokens: int = 0) -> Request:
         rng, number = self._rng, next(self._numbers)
-        self.engine.submit(
-            Request(
-                f"request-{number}",
-                rng.choices(self._vocabulary, k=self.prompt),
-                SamplingParams(max_tokens=tokens or rng.randrange(OUTPUT // 2, 3 * OUTPUT // 2), ignore_eos=True),
-                client=f"client-{number % self.clients if self.clients else number}",
-                priority=number % 3,
-                deadline=float(number % 5),
-            )
+        return Request(
+            f"request-{number}",
+            rng.choices(self._vocabulary, k=self.prompt),
+            SamplingParams(max_tokens=tokens or rng.randrange(OUTPUT // 2, 3 * OUTPUT // 2), ignore_eos=True),
+            client=f"client-{number % self.clients if self.clients else number}",
+            priority=number % 3,
+            deadline=float(number % 5),
         )
 
     def step(self, iterations: int) -> dict[str, float]:
@@ -138,22 +138,25 @@ class Case:
         spent = dict.fromkeys(PHASES, 0.0)
         ran = tokens = 0
         read = self.executor.prompt_tokens
+        coming = self._coming
         for _ in range(iterations):
             begun = clock()
             record = engine.step()
             done = clock()
             assert record is not None and record.executed
-            for _ in record.finished:
-                self.submit()
+            for request in coming:
+                engine.submit(request)
             timings = record.timings
             ran += len(record.running)
             tokens += len(record.tokens)
             spent["submit"] += clock() - done
+            coming = [self.make() for _ in record.finished]  # whoever ends is replaced an iteration later
             spent["schedule"] += timings.schedule
             spent["build"] += timings.build
             spent["commit"] += timings.commit
             known = timings.schedule + timings.build + timings.forward + timings.commit
             spent["publish"] += done - begun - known
+        self._coming = coming
         result = {phase: 1e6 * seconds / iterations for phase, seconds in spent.items()}
         result["total"] = sum(result.values())
         result["running"], result["tokens"] = ran / iterations, tokens / iterations

@@ -80,7 +80,8 @@ class BlockPool:
         """The `count` front blocks of the free queue, with one reference each. They lose their keys."""
         assert count <= self.num_free, f"take({count}) with {self.num_free} free"
         taken = []
-        following, block = self._next, self._next[0]
+        following, keys, refs, owners, changed = self._next, self.key, self.ref, self.owner, self._changed
+        block = following[0]
         for _ in range(count):
             taken.append(block)
             block = following[block]
@@ -88,11 +89,11 @@ class BlockPool:
         self._prev[block] = 0
         self.num_free -= count
         for block in taken:
-            if self.key[block] is not None:
+            if keys[block] is not None:
                 self._drop_key(block)
-            self.ref[block] = 1
-            self.owner[block] = owner
-            self._changed[block] = None
+            refs[block] = 1
+            owners[block] = owner
+            changed[block] = None
         return taken
 
     def share(self, blocks: Sequence[int], owner: str) -> None:
@@ -166,7 +167,8 @@ class BlockPool:
 
     def changes(self) -> tuple[BlockChange, ...]:
         """Blocks that changed since the last call."""
-        changed = tuple(BlockChange(b, self.owner[b], self.ref[b], self.key[b] is not None) for b in self._changed)
+        new, owners, refs, keys = tuple.__new__, self.owner, self.ref, self.key
+        changed = tuple([new(BlockChange, (b, owners[b], refs[b], keys[b] is not None)) for b in self._changed])
         self._changed.clear()
         return changed
 

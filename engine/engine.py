@@ -242,18 +242,19 @@ class Engine:
             swapped = self.clock.now()
         # A lone request that preempted itself leaves nothing to run.
         sampled = Sampled([], 0.0, 0.0, 0.0)
+        num_tokens = sum([item.num_tokens for item in plan.items])
         if plan.items:
             self.in_flight = InFlight(
                 self.step_count + 1,
                 begun,
-                tuple([item.id for item in scheduled]),
-                sum([item.num_tokens for item in scheduled]),
+                tuple([item.request.id for item in plan.items]),
+                num_tokens,
                 len(self.scheduler.waiting),
             )
             sampled = self.executor.execute(plan)
             self.in_flight = None
         executed = self.clock.now()
-        self._time_prefill(plan, sampled)
+        self._time_prefill(plan, num_tokens, sampled)
 
         tokens: list[Token] = []
         outputs, length_reached, new = self._outputs, self.scheduler.length_reached, tuple.__new__
@@ -271,7 +272,7 @@ class Engine:
 
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         if plan.items:
-            self._watch_thrash(plan, scheduled)
+            self._watch_thrash(plan, num_tokens, scheduled)
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
             self.scheduler.solo = False
             if reason is FinishReason.ERROR:
@@ -284,9 +285,8 @@ class Engine:
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
 
-    def _time_prefill(self, plan: Plan, sampled: Sampled) -> None:
+    def _time_prefill(self, plan: Plan, count: int, sampled: Sampled) -> None:
         """Keep the policy's idea of what a token of prefill takes, from iterations that mostly read prompts."""
-        count = sum([item.num_tokens for item in plan.items])
         if count >= 2 * len(plan.items) and sampled.forward > 0:
             env = self.scheduler.env
             taken = sampled.forward / count
@@ -310,10 +310,9 @@ class Engine:
                 "more blocks, fewer max_num_seqs or scheduler_reserve_full_isl would prevent this"
             )
 
-    def _watch_thrash(self, plan: Plan, scheduled: tuple[Scheduled, ...]) -> None:
+    def _watch_thrash(self, plan: Plan, computed: int, scheduled: tuple[Scheduled, ...]) -> None:
         """Name a preemption storm and its cause when one begins."""
         copied = (len(plan.copies_out) + len(plan.copies_in)) * self.config.block_size
-        computed = sum([item.num_tokens for item in plan.items])
         recomputed = sum([item.recomputed for item in scheduled])
         if self._thrash.count(plan.preempted, computed, recomputed + copied):
             self.notice(self._thrash.name(self.scheduler.pressure()))

@@ -278,74 +278,67 @@ class Scheduler:
 
     def _serve_running(self, draft: Draft) -> None:
         """Give every running request its tokens, in order, preempting when blocks are short."""
-        running, pool, plan, items = self.running, self.pool, draft.plan, draft.items
-        block_size, model_len = self.config.block_size, self.config.model_len
-        threshold, hold, quota = draft.threshold, draft.hold, draft.quota
+        plan, items, block_size = draft.plan, draft.items, self.config.block_size
         reading = self.static and self.batch.reading()
-        unhindered = not (hold or quota or reading)
-        inner, new = block_size - 1, tuple.__new__
-        index = 0
-        while index < len(running) and draft.budget > 0:
-            request = running[index]
+        unhindered = not (draft.hold or draft.quota or reading)
+        new, running, last = tuple.__new__, RequestStatus.RUNNING, block_size - 1
+        order = self.running.copy()
+        for index, request in enumerate(order):
+            if draft.budget <= 0:
+                plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in order[index:])
+                break
             start = request.num_computed
             if (
                 unhindered
-                and 0 < start % block_size < inner
-                and len(request.token_ids) - start == 1
+                and 0 < start % block_size < last
+                and len(request.token_ids) == start + 1
                 and not request.mid_prompt
+                and request.status is running
             ):
-                # Nearly all of a full batch: a decode inside its last block takes no block and fills none. The rules
-                # below would do the same with it, in three times the time.
+                # A decode that neither begins nor fills a block, as nearly all of a full batch are: `_serve` would
+                # do the same with it, in four times the time.
                 items[request.id] = new(PlanItem, (request, 1, start, Kind.RUNNING, (), True))
                 draft.budget -= 1
-                index += 1
-                continue
-            if hold and request.mid_prompt:
-                plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
-                index += 1
-                continue
-            if reading and request.num_output:
-                plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
-                index += 1
-                continue
-            known = len(request.token_ids)
-            count = known - start
-            if 0 < threshold < count:
-                count = threshold
-            count = min(count, draft.budget, model_len - start - 1)
-            if quota:
-                count = min(count, draft.quota_left(request.client))
-            if count <= 0:
-                if quota:
-                    plan.unscheduled.append(Unscheduled(request.id, Reason.CLIENT_BUDGET))
-                index += 1
-                continue
-            need = -(-(start + count) // block_size) - len(request.block_table)
-            evicted_itself = False
-            while need > pool.num_free:
-                at = self.eviction.victim()
-                victim = self.eviction.preempt(at, draft, by=request.id, need=need)
-                if victim is request:
-                    evicted_itself = True
-                    break
-                if at < index:
-                    index -= 1
-            if evicted_itself:
-                continue  # the running list closed up: `index` is the next one, or past the end
-            new_blocks: tuple[int, ...] = ()
-            if need > 0:
-                new_blocks = tuple(pool.take(need, request.id))
-                request.block_table.extend(new_blocks)
-            if pool.caching:
-                register(pool, request, block_size, start + count)
-            items[request.id] = PlanItem(request, count, start, Kind.RUNNING, new_blocks, start + count == known)
-            draft.prefilling |= request.mid_prompt
-            draft.spend(request, count)
-            index += 1
-        plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in running[index:])
+            elif request.status is running:  # not preempted meanwhile
+                self._serve(request, draft, reading)
         if plan.preempted:
             gone = {victim.id for victim in plan.preempted}
             plan.unscheduled = [item for item in plan.unscheduled if item.id not in gone]
+
+    def _serve(self, request: Request, draft: Draft, reading: bool) -> None:
+        """Give a running request its tokens, or say why it gets none."""
+        pool, block_size = self.pool, self.config.block_size
+        if draft.hold and request.mid_prompt:
+            draft.plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
+            return
+        if reading and request.num_output:
+            draft.plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
+            return
+        start, known = request.num_computed, len(request.token_ids)
+        count = known - start
+        if 0 < draft.threshold < count:
+            count = draft.threshold
+        count = min(count, draft.budget, self.config.model_len - start - 1)
+        if draft.quota:
+            count = min(count, draft.quota_left(request.client))
+        if count <= 0:
+            if draft.quota:
+                draft.plan.unscheduled.append(Unscheduled(request.id, Reason.CLIENT_BUDGET))
+            return
+        upto = start + count
+        need = -(-upto // block_size) - len(request.block_table)
+        while need > pool.num_free:
+            if self.eviction.preempt(self.eviction.victim(), draft, by=request.id, need=need) is request:
+                return
+        new_blocks: tuple[int, ...] = ()
+        if need > 0:
+            new_blocks = tuple(pool.take(need, request.id))
+            request.block_table.extend(new_blocks)
+        if pool.caching and upto // block_size > request.num_registered:
+            register(pool, request, block_size, upto)
+        draft.items[request.id] = PlanItem(request, count, start, Kind.RUNNING, new_blocks, upto == known)
+        draft.prefilling |= request.mid_prompt
+        draft.spend(request, count)
 
     def _admit(self, draft: Draft) -> None:
         """Let requests in, unless blocks were short in this iteration."""

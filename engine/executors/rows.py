@@ -50,8 +50,8 @@ class BatchRows:
         """The arrays for a plan's items, in their order. A request's first item brings its whole table."""
         requests, counted, starts, _, new_blocks, _ = zip(*items, strict=True)
         if any(new_blocks):
-            for item in items:
-                if item.new_blocks:
+            for item, blocks in zip(items, new_blocks, strict=True):
+                if blocks:
                     self._place(item)
         row = self._row
         rows = np.array([row[request.id] for request in requests], np.int64)
@@ -78,7 +78,9 @@ class BatchRows:
     def append(self, places: Sequence[int], tokens: Sequence[int]) -> None:
         """The tokens sampled for the items at these places of the last pack; negative ones are none."""
         at, new = np.array(places, np.int64), np.array(tokens, np.int64)
-        at, new = at[new >= 0], new[new >= 0]
+        usable = new >= 0
+        if not usable.all():
+            at, new = at[usable], new[usable]
         self._tokens[self._packed[at], self._ends[at]] = new
 
     def _place(self, item: PlanItem) -> None:
