@@ -61,7 +61,7 @@ class NullExecutor:
         begun = time.perf_counter()
         items = plan.items
         packed = self._rows.pack(items, 1)
-        sampling = [place for place, item in enumerate(items) if item.samples]
+        sampling = packed.sampling
         built = time.perf_counter()
         self.prompt_tokens += packed.offsets[-1] - len(items)
         if self._at + len(items) > len(self._made_up):
@@ -85,7 +85,9 @@ class NullExecutor:
 class Case:
     """One engine in its steady state."""
 
-    def __init__(self, tokenizer: Tokenizer, policy: str, running: int, waiting: int, mixed: bool, clients: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, policy: str, running: int, waiting: int, mixed: bool, clients: int
+    ) -> None:
         self.running, self.waiting, self.mixed, self.policy = running, waiting, mixed, policy
         self.clients = clients
         """Different clients that take turns; 0: every request is a client of its own."""

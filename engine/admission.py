@@ -164,9 +164,7 @@ class Admission:
         if pool.caching:
             ordinary = PrefixStats(known, start) if kind is Kind.NEW else PrefixStats(0, 0, known, start)
             draft.plan.prefix = PrefixStats(*map(sum, zip(draft.plan.prefix, ordinary, strict=True)))
-        draft.items[request.id] = PlanItem(
-            request, count, start, kind, tuple(request.block_table), start + count == known
-        )
+        draft.items.append(PlanItem(request, count, start, kind, tuple(request.block_table), start + count == known))
         draft.prefilling |= start < known - 1
         draft.spend(request, count)
         return None
@@ -196,9 +194,8 @@ class Admission:
         draft.plan.copies_in += [(request.cpu_blocks[i], request.block_table[i]) for i in held]
         scheduler.swap_pool.give_back(request.cpu_blocks)
         request.cpu_blocks = []
-        draft.items[request.id] = PlanItem(
-            request, count, start, Kind.SWAPPED_IN, tuple(request.block_table), start + count == known
-        )
+        table = tuple(request.block_table)
+        draft.items.append(PlanItem(request, count, start, Kind.SWAPPED_IN, table, start + count == known))
         draft.prefilling |= request.mid_prompt
         draft.spend(request, count)
         return None

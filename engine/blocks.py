@@ -45,7 +45,8 @@ class BlockPool:
         self._off: list[int] = []
         """Switched-off blocks, their reference count is OFF."""
         self._holders: dict[int, list[str]] = {}
-        self._index: dict[bytes, dict[int, None]] = {}
+        self._index: dict[bytes, int | dict[int, None]] = {}
+        """Blocks by key: the only one, or all of them in order of registration."""
         self._changed: dict[int, None] = {}
         # The free queue is a ring of block numbers; the null block, never free, is its sentinel.
         self._next = [*range(1, num_blocks), 0]
@@ -143,7 +144,10 @@ class BlockPool:
         """List a referenced block under its content key."""
         self.key[block] = key
         self._changed[block] = None
-        self._index.setdefault(key, {})[block] = None
+        listed = self._index.setdefault(key, block)
+        if listed != block:
+            blocks = self._index[key] = listed if isinstance(listed, dict) else {listed: None}
+            blocks[block] = None
 
     def forget(self, block: int) -> None:
         """Take a block's key away, e.g. because its K/V will not be written after all."""
@@ -152,8 +156,8 @@ class BlockPool:
 
     def lookup(self, key: bytes) -> int | None:
         """The earliest registered block that still carries `key`."""
-        blocks = self._index.get(key)
-        return next(iter(blocks)) if blocks else None
+        listed = self._index.get(key)
+        return next(iter(listed)) if isinstance(listed, dict) else listed
 
     def reset(self) -> bool:
         """Drop all keys; only when no block is referenced. The queue keeps its order."""
@@ -196,9 +200,10 @@ class BlockPool:
         assert self.num_free + sum(n > 0 for n in count[1:]) + self.num_off == self.num_blocks - 1, "blocks are lost"
         assert count == self.ref, "reference counts differ from the tables"
         assert {b for b in range(1, self.num_blocks) if not self.ref[b]} == set(queue), "free but not in the queue"
-        for key, blocks in self._index.items():
+        listed = {key: [held] if isinstance(held, int) else list(held) for key, held in self._index.items()}
+        for key, blocks in listed.items():
             assert blocks and all(self.key[b] == key for b in blocks), "index lists a block under a key it lost"
-        assert sum(map(len, self._index.values())) == sum(k is not None for k in self.key), "a key not in the index"
+        assert sum(map(len, listed.values())) == sum(k is not None for k in self.key), "a key not in the index"
         holders: dict[int, set[str]] = {}
         for id, table in tables.items():
             for block in table:
@@ -209,9 +214,10 @@ class BlockPool:
     def _drop_key(self, block: int) -> None:
         key = self.key[block]
         assert key is not None
-        blocks = self._index[key]
-        del blocks[block]
-        if not blocks:
+        listed = self._index[key]
+        if isinstance(listed, dict) and len(listed) > 1:
+            del listed[block]
+        else:
             del self._index[key]
         self.key[block] = None
         self._changed[block] = None

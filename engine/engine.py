@@ -257,17 +257,22 @@ class Engine:
         self._time_prefill(plan, num_tokens, sampled)
 
         tokens: list[Token] = []
-        outputs, length_reached, new = self._outputs, self.scheduler.length_reached, tuple.__new__
+        outputs, room, new = self._outputs, self.scheduler.pool_tokens, tuple.__new__
 
         def ends(request: Request, token: int) -> FinishReason | None:
             id = request.id
-            piece, reason = outputs[id].push(token)
+            output = outputs[id]
+            reason: FinishReason | None = None
+            piece = output.plain.get(token)
+            if piece is None or token in output.end_ids:
+                piece, reason = output.push(token)
             if token >= 0:
                 tokens.append(new(Token, (id, token, piece)))  # in half the time of Token(...)
-            if reason is None and length_reached(request):
+            known = len(request.token_ids)
+            if reason is None and (known >= request.most_tokens or known > room):  # Scheduler.length_reached
                 reason = FinishReason.LENGTH
-                if self.scheduler.outgrows_pool(request):
-                    self._outputs[request.id].detail = f"all {self.config.usable_blocks} KV blocks are full"
+                if known > room:
+                    output.detail = f"all {self.config.usable_blocks} KV blocks are full"
             return reason
 
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))

@@ -90,11 +90,19 @@ class Draft:
     """Prompts are held back (prefill_schedule_interval)."""
     quota: int
     """Most tokens of one client, 0: no limit."""
-    items: dict[str, PlanItem] = field(default_factory=dict)
+    items: list[PlanItem] = field(default_factory=list)
     spent: dict[str, int] = field(default_factory=dict)
     """Tokens by client, while there is a quota."""
     prefilling: bool = False
     """Some request reads its prompt."""
+
+    def drop(self, request: Request) -> PlanItem | None:
+        """Take back what a request was given; None when it was given nothing."""
+        item = next((item for item in self.items if item.request is request), None)
+        if item is not None:
+            self.items.remove(item)
+            self.spend(request, -item.num_tokens)
+        return item
 
     def quota_left(self, client: str) -> int:
         return self.quota - self.spent.get(client, 0)

@@ -32,17 +32,11 @@ from engine.swap import SwapPool
 from engine.thrash import Pressure
 
 
-def most_known(config: EngineConfig) -> int:
-    """Most known tokens of a request that can go on: those of max_model_len but one, or of the whole pool."""
-    return min(config.model_len - 1, config.usable_blocks * config.block_size)
-
-
 class Scheduler:
     """Owns the queues and the block pools. One `schedule()` and one `commit()` an iteration."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._most_known = most_known(config)
         self.pool = BlockPool(max(config.num_blocks, config.allocated_blocks), caching=config.enable_prefix_caching)
         self.swap_pool = SwapPool(config.cpu_blocks)
         self.env = PolicyEnv(config, self._cached_tokens)
@@ -97,6 +91,11 @@ class Scheduler:
         """Most requests that may run."""
         return 1 if self.solo else self.config.max_num_active_seqs or self.config.max_num_seqs
 
+    @property
+    def pool_tokens(self) -> int:
+        """Most known tokens of a request that can go on: the next would not fit into all the blocks there are."""
+        return self.config.usable_blocks * self.config.block_size
+
     @staticmethod
     def age(request: Request) -> tuple[float, str]:
         """The smaller, the longer it has been here."""
@@ -106,8 +105,10 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Put a valid request (see `refusal`) into the waiting queue."""
+        most = self.most_output(request)
+        request.most_tokens = request.num_prompt + most
         if request.expected_output is None:
-            request.expected_output = self.most_output(request)
+            request.expected_output = most
         self.requests[request.id] = request
         self.waiting.add(request)
 
@@ -163,7 +164,6 @@ class Scheduler:
             policy = make_policy(config.policy, env)
             self.env = env
         self.config = self.env.config = config
-        self._most_known = most_known(config)
         changed = policy is not self.policy
         if changed:
             waiting, self.policy = list(self.policy), policy
@@ -216,7 +216,7 @@ class Scheduler:
             plan.unscheduled.clear()
             self._serve_running(draft)  # nobody could join after all: those that waited for his prompt decode
 
-        items = plan.items = list(draft.items.values())
+        items = plan.items = draft.items
         for request, count, start, _, _, samples in items:
             request.num_computed = start + count
             request.mid_prompt = not samples
@@ -267,40 +267,43 @@ class Scheduler:
 
     def length_reached(self, request: Request) -> bool:
         """Whether max_tokens, max_model_len or the whole pool ends it."""
-        known, wanted = len(request.token_ids), request.params.max_tokens
-        return known > self._most_known or (wanted is not None and known - request.num_prompt >= wanted)
+        known = len(request.token_ids)
+        return known >= request.most_tokens or known > self.pool_tokens
 
     def outgrows_pool(self, request: Request) -> bool:
         """Its next token would not fit into all the blocks there are (a pool made smaller)."""
-        return len(request.token_ids) > self.config.usable_blocks * self.config.block_size
+        return len(request.token_ids) > self.pool_tokens
 
     # ---- the passes -------------------------------------------------------------------------------
 
     def _serve_running(self, draft: Draft) -> None:
         """Give every running request its tokens, in order, preempting when blocks are short."""
-        plan, items, block_size = draft.plan, draft.items, self.config.block_size
+        plan, pool, append, block_size = draft.plan, self.pool, draft.items.append, self.config.block_size
         reading = self.static and self.batch.reading()
         unhindered = not (draft.hold or draft.quota or reading)
-        new, running, last = tuple.__new__, RequestStatus.RUNNING, block_size - 1
+        new, kind, running, last = tuple.__new__, Kind.RUNNING, RequestStatus.RUNNING, block_size - 1
+        budget = draft.budget
         order = self.running.copy()
         for index, request in enumerate(order):
-            if draft.budget <= 0:
+            if budget <= 0:
                 plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in order[index:])
                 break
             start = request.num_computed
-            if (
-                unhindered
-                and 0 < start % block_size < last
-                and len(request.token_ids) == start + 1
-                and not request.mid_prompt
-                and request.status is running
-            ):
-                # A decode that neither begins nor fills a block, as nearly all of a full batch are: `_serve` would
-                # do the same with it, in four times the time.
-                items[request.id] = new(PlanItem, (request, 1, start, Kind.RUNNING, (), True))
-                draft.budget -= 1
-            elif request.status is running:  # not preempted meanwhile
+            within = start % block_size
+            if request.status is not running:
+                continue  # preempted meanwhile
+            if unhindered and within and len(request.token_ids) == start + 1 and not request.mid_prompt:
+                # A decode that needs no block, as nearly all of a full batch are: `_serve` would do the same with
+                # it, in four times the time.
+                append(new(PlanItem, (request, 1, start, kind, (), True)))
+                budget -= 1
+                if within == last and pool.caching:
+                    register(pool, request, block_size, start + 1)
+            else:
+                draft.budget = budget
                 self._serve(request, draft, reading)
+                budget = draft.budget
+        draft.budget = budget
         if plan.preempted:
             gone = {victim.id for victim in plan.preempted}
             plan.unscheduled = [item for item in plan.unscheduled if item.id not in gone]
@@ -336,7 +339,7 @@ class Scheduler:
             request.block_table.extend(new_blocks)
         if pool.caching and upto // block_size > request.num_registered:
             register(pool, request, block_size, upto)
-        draft.items[request.id] = PlanItem(request, count, start, Kind.RUNNING, new_blocks, upto == known)
+        draft.items.append(PlanItem(request, count, start, Kind.RUNNING, new_blocks, upto == known))
         draft.prefilling |= request.mid_prompt
         draft.spend(request, count)
 

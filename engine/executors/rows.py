@@ -8,6 +8,7 @@ only for those that got blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ class Packed(NamedTuple):
     tables: IntArray
     offsets: list[int]
     starts: list[int]
+    sampling: list[int]
+    """Places of the items that sample."""
 
 
 class BatchRows:
@@ -48,7 +51,7 @@ class BatchRows:
 
     def pack(self, items: Sequence[PlanItem], multiple: int) -> Packed:
         """The arrays for a plan's items, in their order. A request's first item brings its whole table."""
-        requests, counted, starts, _, new_blocks, _ = zip(*items, strict=True)
+        requests, counted, starts, _, new_blocks, samples = zip(*items, strict=True)
         if any(new_blocks):
             for item, blocks in zip(items, new_blocks, strict=True):
                 if blocks:
@@ -73,7 +76,9 @@ class BatchRows:
         slots[:total] = self._tables[owner, block] * self.block_size + within
         tables = self._tables[rows, : int(self._used[rows].max())]
         self._packed, self._ends = rows, first + counts
-        return Packed(ids, positions, slots, tables, offsets.tolist(), list(starts))
+        return Packed(
+            ids, positions, slots, tables, offsets.tolist(), list(starts), list(compress(range(len(items)), samples))
+        )
 
     def append(self, places: Sequence[int], tokens: Sequence[int]) -> None:
         """The tokens sampled for the items at these places of the last pack; negative ones are none."""

@@ -64,7 +64,7 @@ class TorchExecutor:
         ids = torch.from_numpy(packed.ids).to(device)
         built = now()
         hidden = decoder.forward(ids, batch, self.kv)
-        sampling = [index for index, item in enumerate(plan.items) if item.samples]
+        sampling = packed.sampling
         tokens: list[int | None] = [None] * len(plan.items)
         if not sampling:
             return Sampled(tokens, built - begun, now() - built, 0.0)
