@@ -59,17 +59,16 @@ class NullExecutor:
 
     def execute(self, plan: Plan) -> Sampled:
         begun = time.perf_counter()
-        items = plan.items
-        packed = self._rows.pack(items, 1)
+        packed = self._rows.pack(plan, 1)
         sampling = packed.sampling
         built = time.perf_counter()
-        self.prompt_tokens += packed.offsets[-1] - len(items)
-        if self._at + len(items) > len(self._made_up):
+        self.prompt_tokens += packed.offsets[-1] - len(plan.requests)
+        if self._at + len(plan.requests) > len(self._made_up):
             self._at = 0
         made_up = self._made_up[self._at : self._at + len(sampling)]
         self._at += len(sampling)
         sampled = time.perf_counter()
-        tokens: list[int | None] = [None] * len(items)
+        tokens: list[int | None] = [None] * len(plan.requests)
         for place, token in zip(sampling, made_up, strict=True):
             tokens[place] = token
         self._rows.append(sampling, made_up)

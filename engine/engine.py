@@ -232,7 +232,7 @@ class Engine:
             self.executor.release(outgrown.id)
             reason = FinishReason.LENGTH if outgrown.num_output else FinishReason.ERROR
             finished.append(self._finish(outgrown, reason, detail))
-        scheduled = plan.records()
+        scheduled = tuple(plan.scheduled)
         limit = plan.limit
         decided = swapped = self.clock.now()
         copied = NOTHING_COPIED
@@ -242,12 +242,12 @@ class Engine:
             swapped = self.clock.now()
         # A lone request that preempted itself leaves nothing to run.
         sampled = Sampled([], 0.0, 0.0, 0.0)
-        num_tokens = sum([item.num_tokens for item in plan.items])
-        if plan.items:
+        num_tokens = sum([item.num_tokens for item in scheduled])
+        if plan.requests:
             self.in_flight = InFlight(
                 self.step_count + 1,
                 begun,
-                tuple([item.request.id for item in plan.items]),
+                tuple([request.id for request in plan.requests]),
                 num_tokens,
                 len(self.scheduler.waiting),
             )
@@ -276,7 +276,7 @@ class Engine:
             return reason
 
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
-        if plan.items:
+        if plan.requests:
             self._watch_thrash(plan, num_tokens, scheduled)
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
             self.scheduler.solo = False
@@ -284,7 +284,7 @@ class Engine:
                 self.notice(f"request {request.id} failed: {self._outputs[request.id].detail}")
             self.executor.release(request.id)
             finished.append(self._finish(request, reason))
-        if plan.items:
+        if plan.requests:
             self.step_count += 1
         committed = self.clock.now() - executed
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
@@ -292,7 +292,7 @@ class Engine:
 
     def _time_prefill(self, plan: Plan, count: int, sampled: Sampled) -> None:
         """Keep the policy's idea of what a token of prefill takes, from iterations that mostly read prompts."""
-        if count >= 2 * len(plan.items) and sampled.forward > 0:
+        if count >= 2 * len(plan.requests) and sampled.forward > 0:
             env = self.scheduler.env
             taken = sampled.forward / count
             env.token_seconds += (taken - env.token_seconds) * (SMOOTHING if env.token_seconds else 1.0)
@@ -304,7 +304,7 @@ class Engine:
         chunk. After more preemptions than there are requests, without a token or a new furthest point of anybody, one
         request at a time is admitted until one ends.
         """
-        if sampled or any(item.start + item.num_tokens > item.request.high_water for item in plan.items):
+        if sampled or any(request.num_computed > request.high_water for request in plan.requests):
             self._fruitless = 0
             return
         self._fruitless += len(plan.preempted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,9 +24,16 @@ class PlanItem(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """What one iteration will run, in order, and what was decided on the way."""
+    """What one iteration will run, in order, and what was decided on the way.
 
-    items: list[PlanItem] = field(default_factory=list)
+    Who runs, what each of them gets and who samples are three lists: columns cost an iteration less than rows.
+    """
+
+    requests: list[Request] = field(default_factory=list)
+    scheduled: list[Scheduled] = field(default_factory=list)
+    """As they go into the record."""
+    samples: list[bool] = field(default_factory=list)
+    """Its known tokens end here, so one new token is sampled."""
     preempted: list[Preempted] = field(default_factory=list)
     budget: int = 0
     budget_left: int = 0
@@ -47,19 +55,15 @@ class Plan:
     @property
     def eventful(self) -> bool:
         """Something happened, even if nothing runs."""
-        return bool(self.items or self.preempted or self.ended)
+        return bool(self.requests or self.preempted or self.ended)
 
-    def records(self) -> tuple[Scheduled, ...]:
-        """The items as they go into the Iteration record. Call before the sampled tokens are appended."""
-        new, decode = tuple.__new__, Phase.DECODE  # half the time of Scheduled(...), which is a Python function
-        return tuple(
-            [
-                new(Scheduled, (request.id, 1, kind, decode, start, 0, blocks))
-                if count == 1 and samples and start >= request.num_prompt and start >= request.high_water
-                else _record(PlanItem(request, count, start, kind, blocks, samples))
-                for request, count, start, kind, blocks, samples in self.items
-            ]
-        )
+    @property
+    def items(self) -> list[PlanItem]:
+        """Made anew each time, for whoever has the time."""
+        return [
+            PlanItem(request, item.num_tokens, item.computed_before, item.kind, item.new_blocks, samples)
+            for request, item, samples in zip(self.requests, self.scheduled, self.samples, strict=True)
+        ]
 
     @property
     def limit(self) -> Limit:
@@ -70,7 +74,7 @@ class Plan:
             return Limit.KV_PRESSURE
         if blocked is Reason.SEQS:
             return Limit.SEQ_CAP
-        if blocked is Reason.BUDGET or (self.budget_left == 0 and self.items and not self.items[-1].samples):
+        if blocked is Reason.BUDGET or (self.budget_left == 0 and self.samples and not self.samples[-1]):
             return Limit.TOKEN_BUDGET
         if any(reason is Reason.BUDGET for _, reason in self.unscheduled):
             return Limit.TOKEN_BUDGET
@@ -90,19 +94,31 @@ class Draft:
     """Prompts are held back (prefill_schedule_interval)."""
     quota: int
     """Most tokens of one client, 0: no limit."""
-    items: list[PlanItem] = field(default_factory=list)
     spent: dict[str, int] = field(default_factory=dict)
     """Tokens by client, while there is a quota."""
     prefilling: bool = False
     """Some request reads its prompt."""
 
-    def drop(self, request: Request) -> PlanItem | None:
-        """Take back what a request was given; None when it was given nothing."""
-        item = next((item for item in self.items if item.request is request), None)
-        if item is not None:
-            self.items.remove(item)
-            self.spend(request, -item.num_tokens)
-        return item
+    def give(self, request: Request, count: int, start: int, kind: Kind, new_blocks: Sequence[int]) -> None:
+        """Have a request compute `count` tokens from `start` on."""
+        recomputed = max(0, min(start + count, request.high_water) - start)
+        known = len(request.token_ids)
+        if recomputed:
+            phase = Phase.RECOMPUTE
+        else:
+            phase = Phase.DECODE if count == 1 and start + 1 == known > request.num_prompt else Phase.PREFILL
+        self.plan.requests.append(request)
+        self.plan.scheduled.append(Scheduled(request.id, count, kind, phase, start, recomputed, tuple(new_blocks)))
+        self.spend(request, count)
+
+    def take_back(self, request: Request) -> bool:
+        """Undo `give`; False when it was given nothing."""
+        if request not in self.plan.requests:
+            return False
+        at = self.plan.requests.index(request)
+        del self.plan.requests[at]
+        self.spend(request, -self.plan.scheduled.pop(at).num_tokens)
+        return True
 
     def quota_left(self, client: str) -> int:
         return self.quota - self.spent.get(client, 0)
@@ -112,16 +128,3 @@ class Draft:
         self.budget -= tokens
         if self.quota:
             self.spent[request.client] = self.spent.get(request.client, 0) + tokens
-
-
-def _record(item: PlanItem) -> Scheduled:
-    request, start = item.request, item.start
-    recomputed = max(0, min(start + item.num_tokens, request.high_water) - start) if request.high_water else 0
-    if recomputed:
-        request.recomputed_tokens += recomputed
-        phase = Phase.RECOMPUTE
-    elif item.samples and item.num_tokens == 1 and len(request.token_ids) > request.num_prompt:
-        phase = Phase.DECODE
-    else:
-        phase = Phase.PREFILL
-    return Scheduled(request.id, item.num_tokens, item.kind, phase, start, recomputed, item.new_blocks)

@@ -22,10 +22,10 @@ from engine.admission import Admission
 from engine.blocks import BlockPool
 from engine.config import EngineConfig
 from engine.eviction import Eviction
-from engine.plan import Draft, Plan, PlanItem
+from engine.plan import Draft, Plan
 from engine.policies import Policy, PolicyEnv, make_policy
 from engine.prefix import lookup, register
-from engine.records import Cause, Kind, Reason, Unscheduled, Waiting
+from engine.records import Cause, Kind, Phase, Reason, Scheduled, Unscheduled, Waiting
 from engine.request import FinishReason, Request, RequestStatus
 from engine.static import StaticBatch
 from engine.swap import SwapPool
@@ -212,20 +212,23 @@ class Scheduler:
 
         self._serve_running(draft)
         self._admit(draft)
-        if self.static and not draft.items and self.running:
+        if self.static and not plan.requests and self.running:
             plan.unscheduled.clear()
             self._serve_running(draft)  # nobody could join after all: those that waited for his prompt decode
 
-        items = plan.items = draft.items
-        for request, count, start, _, _, samples in items:
-            request.num_computed = start + count
+        for request, (_, count, _, _, start, recomputed, _) in zip(plan.requests, plan.scheduled, strict=True):
+            request.num_computed = upto = start + count
+            samples = upto == len(request.token_ids)
             request.mid_prompt = not samples
+            plan.samples.append(samples)
+            if recomputed:
+                request.recomputed_tokens += recomputed
         if self.policy.counts:
-            for request, count, start, _, _, samples in items:
-                self.policy.served(request, start, count, samples)
+            for request, item, samples in zip(plan.requests, plan.scheduled, plan.samples, strict=True):
+                self.policy.served(request, item.computed_before, item.num_tokens, samples)
         plan.budget_left = max(draft.budget, 0)
         plan.free_blocks = self.pool.num_free
-        if items:
+        if plan.requests:
             self._executed += 1
         if draft.prefilling:
             self._last_prefill = self._executed
@@ -240,10 +243,9 @@ class Scheduler:
         not be sampled; it is not appended, its blocks leave the prefix cache, and `ends` must name the reason.
         """
         finished: list[tuple[Request, FinishReason]] = []
-        for item, token in zip(plan.items, sampled, strict=True):
+        for request, token in zip(plan.requests, sampled, strict=True):
             if token is None:
                 continue
-            request = item[0]
             if token >= 0:
                 request.token_ids.append(token)
                 reason = ends(request, token)
@@ -278,10 +280,17 @@ class Scheduler:
 
     def _serve_running(self, draft: Draft) -> None:
         """Give every running request its tokens, in order, preempting when blocks are short."""
-        plan, pool, append, block_size = draft.plan, self.pool, draft.items.append, self.config.block_size
+        plan, pool, block_size = draft.plan, self.pool, self.config.block_size
+        add_request, add_item = plan.requests.append, plan.scheduled.append
         reading = self.static and self.batch.reading()
         unhindered = not (draft.hold or draft.quota or reading)
-        new, kind, running, last = tuple.__new__, Kind.RUNNING, RequestStatus.RUNNING, block_size - 1
+        new, kind, phase, running, last = (
+            tuple.__new__,
+            Kind.RUNNING,
+            Phase.DECODE,
+            RequestStatus.RUNNING,
+            block_size - 1,
+        )
         budget = draft.budget
         order = self.running.copy()
         for index, request in enumerate(order):
@@ -295,7 +304,8 @@ class Scheduler:
             if unhindered and within and len(request.token_ids) == start + 1 and not request.mid_prompt:
                 # A decode that needs no block, as nearly all of a full batch are: `_serve` would do the same with
                 # it, in four times the time.
-                append(new(PlanItem, (request, 1, start, kind, (), True)))
+                add_request(request)
+                add_item(new(Scheduled, (request.id, 1, kind, phase, start, 0, ())))
                 budget -= 1
                 if within == last and pool.caching:
                     register(pool, request, block_size, start + 1)
@@ -317,8 +327,8 @@ class Scheduler:
         if reading and request.num_output:
             draft.plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
             return
-        start, known = request.num_computed, len(request.token_ids)
-        count = known - start
+        start = request.num_computed
+        count = len(request.token_ids) - start
         if 0 < draft.threshold < count:
             count = draft.threshold
         count = min(count, draft.budget, self.config.model_len - start - 1)
@@ -333,15 +343,14 @@ class Scheduler:
         while need > pool.num_free:
             if self.eviction.preempt(self.eviction.victim(), draft, by=request.id, need=need) is request:
                 return
-        new_blocks: tuple[int, ...] = ()
+        new_blocks: Sequence[int] = ()
         if need > 0:
-            new_blocks = tuple(pool.take(need, request.id))
+            new_blocks = pool.take(need, request.id)
             request.block_table.extend(new_blocks)
         if pool.caching and upto // block_size > request.num_registered:
             register(pool, request, block_size, upto)
-        draft.items.append(PlanItem(request, count, start, Kind.RUNNING, new_blocks, upto == known))
+        draft.give(request, count, start, Kind.RUNNING, new_blocks)
         draft.prefilling |= request.mid_prompt
-        draft.spend(request, count)
 
     def _admit(self, draft: Draft) -> None:
         """Let requests in, unless blocks were short in this iteration."""

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.plan import PlanItem
+from engine.plan import Plan
+from engine.request import Request
 
 IntArray = npt.NDArray[np.int64]
 
@@ -28,6 +29,7 @@ class Packed(NamedTuple):
     tables: IntArray
     offsets: list[int]
     starts: list[int]
+    ends: list[int]
     sampling: list[int]
     """Places of the items that sample."""
 
@@ -49,23 +51,21 @@ class BatchRows:
         if row is not None:
             self._free.append(row)
 
-    def pack(self, items: Sequence[PlanItem], multiple: int) -> Packed:
-        """The arrays for a plan's items, in their order. A request's first item brings its whole table."""
-        requests, counted, starts, _, new_blocks, samples = zip(*items, strict=True)
-        if any(new_blocks):
-            for item, blocks in zip(items, new_blocks, strict=True):
-                if blocks:
-                    self._place(item)
+    def pack(self, plan: Plan, multiple: int) -> Packed:
+        """The arrays of a plan, in its order. A request that is new here brings its whole table."""
+        names, counted, _, _, starts, _, new_blocks = zip(*plan.scheduled, strict=True)
+        for request, blocks in compress(zip(plan.requests, new_blocks, strict=True), new_blocks):
+            self._place(request, blocks)
         row = self._row
-        rows = np.array([row[request.id] for request in requests], np.int64)
+        rows = np.array([row[id] for id in names], np.int64)
         first = np.array(starts, np.int64)
         counts = np.array(counted, np.int64)
-        offsets = np.zeros(len(items) + 1, np.int64)
+        offsets = np.zeros(len(names) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
         total = int(offsets[-1])
         padded = -(-total // multiple) * multiple
         ids, positions, slots = (np.zeros(padded, np.int64) for _ in range(3))
-        if total == len(items):
+        if total == len(names):
             owner, at = rows, first
         else:
             owner = np.repeat(rows, counts)
@@ -77,7 +77,14 @@ class BatchRows:
         tables = self._tables[rows, : int(self._used[rows].max())]
         self._packed, self._ends = rows, first + counts
         return Packed(
-            ids, positions, slots, tables, offsets.tolist(), list(starts), list(compress(range(len(items)), samples))
+            ids,
+            positions,
+            slots,
+            tables,
+            offsets.tolist(),
+            list(starts),
+            self._ends.tolist(),
+            list(compress(range(len(names)), plan.samples)),
         )
 
     def append(self, places: Sequence[int], tokens: Sequence[int]) -> None:
@@ -88,9 +95,8 @@ class BatchRows:
             at, new = at[usable], new[usable]
         self._tokens[self._packed[at], self._ends[at]] = new
 
-    def _place(self, item: PlanItem) -> None:
-        """Bring a request's row up to date with its new blocks."""
-        request = item.request
+    def _place(self, request: Request, new_blocks: Sequence[int]) -> None:
+        """Bring a request's row up to date."""
         row = self._row.get(request.id)
         if row is None:
             row = self._row[request.id] = self._take_row()
@@ -99,8 +105,8 @@ class BatchRows:
             used = 0
         else:
             used = int(self._used[row])
-        upto = used + len(item.new_blocks)
-        self._tables[row, used:upto] = item.new_blocks
+        upto = used + len(new_blocks)
+        self._tables[row, used:upto] = new_blocks
         if not used:
             self._tables[row, upto:] = 0
         self._used[row] = upto
