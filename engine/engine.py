@@ -379,7 +379,7 @@ class Engine:
         for pending in (self._arrived, self._rejected, self._knobs, self._notices, self._preempted):
             pending.clear()
         if self._check:
-            scheduler.check()
+            scheduler.check(plan)
         return record
 
     def fault_record(self, trace: str, unread: Sequence[Request] = ()) -> Iteration:

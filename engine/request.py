@@ -52,6 +52,7 @@ class Request:
         "priority",
         "prompt_text",
         "recomputed_tokens",
+        "serial",
         "status",
         "token_ids",
     )
@@ -103,6 +104,8 @@ class Request:
         self.cached_tokens = 0
         """Prompt tokens taken from the prefix cache at first admission."""
         self.recomputed_tokens = 0
+        self.serial = 0
+        """Place in the order in which requests joined the waiting queue."""
 
     @property
     def num_tokens(self) -> int:

@@ -50,6 +50,8 @@ class Scheduler:
         """Running, swapped and waiting ones by id."""
         self.solo = False
         """Admit one request at a time (the engine's way out of a preemption storm; never set by the scheduler)."""
+        self._serial = 0
+        """Of the last request that joined the queue."""
         self.admission = Admission(self)
         self.eviction = Eviction(self)
         # prefill_schedule_interval: executed iterations, the count after the last one that carried prefill, and
@@ -110,6 +112,8 @@ class Scheduler:
         if request.expected_output is None:
             request.expected_output = most
         self.requests[request.id] = request
+        self._serial += 1
+        request.serial = self._serial
         self.waiting.add(request)
 
     def refusal(self, request: Request) -> str | None:
@@ -168,6 +172,8 @@ class Scheduler:
         if changed:
             waiting, self.policy = list(self.policy), policy
             for request in sorted(waiting, key=self.age):
+                self._serial += 1
+                request.serial = self._serial
                 self.waiting.add(request)
         if changed or config.batching != old.batching:
             self._place_swapped()
@@ -389,8 +395,10 @@ class Scheduler:
             policy=self.config.policy,
         )
 
-    def check(self) -> None:
-        """Prove the invariants of queues and pools; AssertionError names what is broken."""
+    def check(self, plan: Plan | None = None) -> None:
+        """Prove the invariants of queues, pools and the last plan; AssertionError names what is broken."""
+        if plan is not None:
+            self._check_plan(plan)
         self.pool.check({id: request.block_table for id, request in self.requests.items()})
         self.swap_pool.check({id: request.cpu_blocks for id, request in self.requests.items()})
         places: dict[str, RequestStatus] = {}
@@ -406,6 +414,18 @@ class Scheduler:
         assert len(self.waiting) == sum(
             request.status is not RequestStatus.RUNNING for request in self.requests.values()
         ) - len(self.swapped), "the queue miscounts"
+
+    def _check_plan(self, plan: Plan) -> None:
+        total = sum(item.num_tokens for item in plan.items)
+        whole = not self.config.enable_chunked_prefill and plan.items and plan.items[-1].kind is not Kind.RUNNING
+        assert total - (plan.items[-1].num_tokens if whole else 0) <= plan.budget, (
+            f"{total} tokens, {plan.budget} allowed"
+        )
+        if self.config.policy == "fcfs" and not self.static and not self.config.client_token_budget:
+            new = [item.request.serial for item in plan.items if item.kind is Kind.NEW]
+            still = [request.serial for request in self.waiting if request.status is RequestStatus.WAITING]
+            assert new == sorted(new) and still == sorted(still), "first come first served: out of order"
+            assert not (new and still) or new[-1] < still[0], "first come first served: somebody was overtaken"
 
     # ---- prefill_schedule_interval ----------------------------------------------------------------
 

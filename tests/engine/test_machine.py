@@ -17,11 +17,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.records import Iteration, Kind
+from engine.knobs import POLICY_NAMES, VICTIM_NAMES
+from engine.records import Cause, Iteration, Kind, Reason
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.view import EngineView
-from tests.engine.fakes import UNSAMPLED, fake_engine, made_up
+from tests.engine.fakes import UNSAMPLED, FakeExecutor, fake_engine, made_up
 from tests.engine.harness import check_view
 
 FAMILIES = [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [1, 2, 3, 4, 9, 9, 9, 9], [200] * 16]
@@ -29,7 +30,19 @@ KNOB_VALUES: dict[str, list[Any]] = {
     "max_num_seqs": [1, 2, 3, 5, 16, 0, -1, 99999, "x", 2.5],
     "max_num_batched_tokens": [1, 3, 7, 16, 64, 0, None],
     "enable_chunked_prefill": [True, False, "off", "perhaps"],
-    "policy": ["fcfs", "priority", "lifo"],
+    "policy": [*POLICY_NAMES, "lifo", "no.such:Policy"],
+    "victim": [*VICTIM_NAMES, "nobody"],
+    "preemption_mode": ["recompute", "swap"],
+    "batching": ["continuous", "static"],
+    "aging": [None, 0, 0.5, 30, -1],
+    "client_weights": ["", "a=2,b=0.5", "a=0"],
+    "client_token_budget": [0, 1, 3, 20],
+    "requests_per_minute": [1, 3, 1000],
+    "count_cached_tokens": [True, False],
+    "prediction_noise": [0.0, 1.0],
+    "drr_quantum": [None, 1, 50],
+    "mlfq_quantum": [1, 8, 64],
+    "reserve_output": [True, False],
     "long_prefill_token_threshold": [0, 1, 4, 9, 100000],
     "long_prefill_token_threshold_adaptive": [True, False],
     "scheduler_reserve_full_isl": [True, False],
@@ -37,7 +50,7 @@ KNOB_VALUES: dict[str, list[Any]] = {
     "max_num_active_seqs": [None, 1, 2, 50],
     "max_num_scheduled_tokens": [None, 1, 5, 5000],
     "prefill_schedule_interval": [1, 2, 5, 0],
-    "num_blocks": [100],
+    "num_blocks": [2, 3, 4, 6, 8, 12, 20, 100],
     "block_size": [4],
     "no_such_knob": [1],
 }
@@ -55,15 +68,19 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(
         blocks=st.integers(6, 20), size=st.sampled_from([1, 2, 3, 4]), caching=st.booleans(), chunked=st.booleans(),
-        policy=st.sampled_from(["fcfs", "priority"]), seqs=st.sampled_from([1, 2, 4, 8]), reserve=st.booleans(),
+        policy=st.sampled_from(POLICY_NAMES), mode=st.sampled_from(["recompute", "swap"]),
+        batching=st.sampled_from(["continuous", "continuous", "static"]), swap=st.integers(0, 12),
+        seqs=st.sampled_from([1, 2, 4, 8]), reserve=st.booleans(),
     )  # fmt: skip
     def begin(
-        self, blocks: int, size: int, caching: bool, chunked: bool, policy: str, seqs: int, reserve: bool
-    ) -> None:
+        self, blocks: int, size: int, caching: bool, chunked: bool, policy: str, mode: str, batching: str, swap: int,
+        seqs: int, reserve: bool,
+    ) -> None:  # fmt: skip
         self.clock = ManualClock()
         self.engine, self.executor = fake_engine(
             self.clock, made_up_but_sometimes_bad, num_blocks=blocks, block_size=size, enable_prefix_caching=caching,
             enable_chunked_prefill=chunked, policy=policy, max_num_seqs=seqs, scheduler_reserve_full_isl=reserve,
+            preemption_mode=mode, batching=batching, num_cpu_blocks=swap,
             **({"max_num_batched_tokens": max(8, seqs)} if chunked else {}),
         )  # fmt: skip
         config = self.engine.config
@@ -73,7 +90,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.arrived: list[str] = []
         self.admitted: list[str] = []
         self.tokens: dict[str, list[int]] = {}
-        self.always_fcfs = policy == "fcfs"
+        self.always_fcfs = policy == "fcfs" and batching == "continuous"
         self.idle_steps = 0
         self.serial = 0
 
@@ -82,12 +99,13 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(
         target=ids, family=st.integers(0, 2), length=st.integers(0, 30), tail=st.lists(st.integers(0, 3), max_size=3),
         output=st.one_of(st.none(), st.integers(1, 12)), priority=st.integers(-1, 1),
+        client=st.sampled_from("abc"), deadline=st.sampled_from([None, 1.0]),
         delay=st.sampled_from([None, None, -1.0, 0.0, 0.5, 3.0]), bad=st.sampled_from([None] * 9 + [259, -1]),
         copies=st.integers(1, 3),
     )  # fmt: skip
     def submit(
-        self, family: int, length: int, tail: list[int], output: int | None, priority: int, delay: float | None,
-        bad: int | None, copies: int,
+        self, family: int, length: int, tail: list[int], output: int | None, priority: int, client: str,
+        deadline: float | None, delay: float | None, bad: int | None, copies: int,
     ) -> Any:  # fmt: skip
         prompt = (FAMILIES[family] * 3)[:length] + tail + ([] if bad is None else [bad])
         new = []
@@ -97,7 +115,9 @@ class EngineMachine(RuleBasedStateMachine):
             arrival = None if delay is None else self.clock.now() + delay
             params = SamplingParams(max_tokens=output, stop_token_ids=(50,), stop=("AB", "q"))
             self.submitted.append(id)
-            self.engine.submit(Request(id, list(prompt), params, priority=priority, arrival=arrival))
+            self.engine.submit(
+                Request(id, list(prompt), params, priority=priority, client=client, deadline=deadline, arrival=arrival)
+            )
             new.append(id)
         return multiple(*new)
 
@@ -128,7 +148,41 @@ class EngineMachine(RuleBasedStateMachine):
         else:
             changed = {k for k, v in self.engine.config.values().items() if v != before.values()[k]}
             assert changed <= {name}
-            self.always_fcfs &= self.engine.config.policy == "fcfs"
+            config = self.engine.config
+            self.always_fcfs &= config.policy == "fcfs" and config.batching == "continuous"
+            self.always_fcfs &= config.client_token_budget == 0
+
+    @rule(blocks=st.integers(6, 20), size=st.sampled_from([1, 2, 3, 4]), caching=st.booleans())
+    def rebuild(self, blocks: int, size: int, caching: bool) -> None:
+        """Block size and prefix caching change with the queue kept; the rest of the knobs stay."""
+        kept = {
+            name: value for name, value in self.engine.config.values().items()
+            if name not in ("max_model_len", "num_blocks", "block_size", "enable_prefix_caching")
+        }  # fmt: skip
+        asked = {"num_blocks": blocks, "block_size": size, "enable_prefix_caching": caching}
+        try:
+            new, executor = fake_engine(self.clock, made_up_but_sometimes_bad, **kept, **asked)
+        except ConfigError as error:
+            assert str(error)
+            return
+        assert isinstance(executor, FakeExecutor)
+        self.executor = executor
+        self.engine.rebuild(new, "fake", "none")
+
+    @rule(share=st.floats(0.1, 1.0), times=st.integers(0, 3))
+    def resize(self, share: float, times: int) -> None:
+        """The pool shrinks or grows while requests run."""
+        allocated = self.engine.config.allocated_blocks
+        self.engine.set_knob("num_blocks", max(2, int(share * allocated)))
+        for _ in range(times):
+            self.take(self.engine.step(), ran=True)
+
+    @rule(policy=st.sampled_from(["srpt", "mlfq", "fair", "sjf", "drr", "priority"]), times=st.integers(0, 3))
+    def switch_policy(self, policy: str, times: int) -> None:
+        self.engine.set_knob("policy", policy)
+        self.always_fcfs = False
+        for _ in range(times):
+            self.take(self.engine.step(), ran=True)
 
     @rule(value=st.sampled_from([0, "many", 4]))
     def try_knob(self, value: Any) -> None:
@@ -158,7 +212,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     def take(self, it: Iteration | None, *, ran: bool) -> None:
         if it is None:
-            assert not (ran and self.engine.scheduler.requests), "requests wait, nothing runs and nothing is said"
+            event = self.engine.next_event()
+            held = event is not None and event > self.clock.now()
+            assert held or not (ran and self.engine.scheduler.requests), "requests wait, nothing runs, nothing is said"
             return
         self.view.apply(it)
         check_view(self.view, self.engine)
@@ -172,15 +228,17 @@ class EngineMachine(RuleBasedStateMachine):
             assert f.output_len == len(self.view.requests[f.id].token_ids)
         self.check_budget(it)
         assert len({s.id for s in it.scheduled}) == len(it.scheduled)
-        assert not {s.id for s in it.scheduled} & {p.id for p in it.preempted}
+        victims = {p.id for p in it.preempted if p.cause is not Cause.REBUILD}
+        assert not {s.id for s in it.scheduled} & victims
         if ran and (it.running or it.waiting) and not it.executed:
             self.idle_steps += 1
-            assert it.preempted and self.idle_steps < 2, "work, but no progress"
+            held = it.blocked is not None and it.blocked.reason is Reason.POLICY
+            assert held or (it.preempted and self.idle_steps < 3), "work, but no progress"
         elif it.executed:
             self.idle_steps = 0
         if it.num_waiting and ran:
             assert it.blocked is not None and it.blocked.detail, "waiting without a reason"
-            assert it.blocked.id in it.waiting
+            assert it.blocked.id in (*it.waiting, *it.swapped)
         live = {s.id for s in it.scheduled} | {u.id for u in it.unscheduled}
         assert not ran or set(it.running) <= live, "running, not scheduled, and no reason why"
         if self.always_fcfs:
@@ -201,10 +259,7 @@ class EngineMachine(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         scheduler = self.engine.scheduler
-        scheduler.pool.check({id: r.block_table for id, r in scheduler.requests.items()})
-        running, waiting = {r.id for r in scheduler.running}, {r.id for r in scheduler.waiting}
-        assert not running & waiting and running | waiting == set(scheduler.requests)
-        assert len(running) == len(scheduler.running) and len(waiting) == len(scheduler.waiting)
+        scheduler.check()
         assert set(self.engine._outputs) == set(scheduler.requests)
 
     def teardown(self) -> None:
@@ -212,15 +267,17 @@ class EngineMachine(RuleBasedStateMachine):
             return
         steps = 0
         while self.engine.has_work():
-            arrival = self.engine.next_arrival()
-            if arrival is not None and arrival > self.clock.now():
-                self.clock.advance(arrival - self.clock.now())
+            event = self.engine.next_event()
+            if event is not None and event > self.clock.now():
+                self.clock.advance(event - self.clock.now())
             self.take(self.engine.step(), ran=True)
             steps += 1
             assert steps < 20000, "does not come to an end"
         self.take(self.engine.step(), ran=True)
         pool = self.engine.scheduler.pool
-        assert pool.num_free == pool.num_usable and not any(pool.ref[1:])
+        assert pool.num_free == pool.num_usable and not any(ref > 0 for ref in pool.ref[1:])
+        swap_pool = self.engine.scheduler.swap_pool
+        assert swap_pool.num_free == swap_pool.num_blocks
         expected: dict[str, int] = {}
         for id in self.submitted:
             expected[id] = expected.get(id, 0) + 1
