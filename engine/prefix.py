@@ -24,9 +24,10 @@ def lookup(pool: BlockPool, request: Request, block_size: int, upto: int) -> lis
 
 def register(pool: BlockPool, request: Request, block_size: int, upto: int) -> None:
     """List the full blocks within the first `upto` tokens that are not listed yet."""
-    for index in range(request.num_registered, upto // block_size):
+    full = upto // block_size
+    for index in range(request.num_registered, full):
         pool.register(request.block_table[index], _key(request, index, block_size))
-        request.num_registered = index + 1
+    request.num_registered = max(full, request.num_registered)
 
 
 def _key(request: Request, index: int, block_size: int) -> bytes:

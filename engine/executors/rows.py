@@ -54,9 +54,18 @@ class BatchRows:
     def pack(self, plan: Plan, multiple: int) -> Packed:
         """The arrays of a plan, in its order. A request that is new here brings its whole table."""
         names, counted, _, _, starts, _, new_blocks = zip(*plan.scheduled, strict=True)
-        for request, blocks in compress(zip(plan.requests, new_blocks, strict=True), new_blocks):
-            self._place(request, blocks)
         row = self._row
+        grown: list[int] = []
+        blocks: list[int] = []
+        for request, new in compress(zip(plan.requests, new_blocks, strict=True), new_blocks):
+            if len(new) == 1 and request.id in row:
+                grown.append(row[request.id])
+                blocks += new
+            else:
+                self._place(request, new)
+        if grown:
+            self._tables[grown, self._used[grown]] = blocks
+            self._used[grown] += 1
         rows = np.array([row[id] for id in names], np.int64)
         first = np.array(starts, np.int64)
         counts = np.array(counted, np.int64)
@@ -89,11 +98,13 @@ class BatchRows:
 
     def append(self, places: Sequence[int], tokens: Sequence[int]) -> None:
         """The tokens sampled for the items at these places of the last pack; negative ones are none."""
-        at, new = np.array(places, np.int64), np.array(tokens, np.int64)
+        rows, ends, new = self._packed, self._ends, np.array(tokens, np.int64)
+        if len(new) < len(rows):
+            rows, ends = rows[places], ends[places]
         usable = new >= 0
         if not usable.all():
-            at, new = at[usable], new[usable]
-        self._tokens[self._packed[at], self._ends[at]] = new
+            rows, ends, new = rows[usable], ends[usable], new[usable]
+        self._tokens[rows, ends] = new
 
     def _place(self, request: Request, new_blocks: Sequence[int]) -> None:
         """Bring a request's row up to date."""
