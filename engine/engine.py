@@ -245,19 +245,18 @@ class Engine:
             swapped = self.clock.now()
         # A lone request that preempted itself leaves nothing to run.
         sampled = Sampled([], 0.0, 0.0, 0.0)
-        num_tokens = sum([item.num_tokens for item in scheduled])
         if plan.requests:
             self.in_flight = InFlight(
                 self.step_count + 1,
                 begun,
                 tuple([request.id for request in plan.requests]),
-                num_tokens,
+                plan.num_tokens,
                 len(self.scheduler.waiting),
             )
             sampled = self.executor.execute(plan)
             self.in_flight = None
         executed = self.clock.now()
-        self._time_prefill(plan, num_tokens, sampled)
+        self._time_prefill(plan, sampled)
 
         tokens: list[Token] = []
         outputs, room, new = self._outputs, self.scheduler.pool_tokens, tuple.__new__
@@ -280,7 +279,7 @@ class Engine:
 
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         if plan.requests:
-            self._watch_thrash(plan, num_tokens, scheduled)
+            self._watch_thrash(plan)
         for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
             self.scheduler.solo = False
             if reason is FinishReason.ERROR:
@@ -293,8 +292,9 @@ class Engine:
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
 
-    def _time_prefill(self, plan: Plan, count: int, sampled: Sampled) -> None:
+    def _time_prefill(self, plan: Plan, sampled: Sampled) -> None:
         """Keep the policy's idea of what a token of prefill takes, from iterations that mostly read prompts."""
+        count = plan.num_tokens
         if count >= 2 * len(plan.requests) and sampled.forward > 0:
             env = self.scheduler.env
             taken = sampled.forward / count
@@ -318,11 +318,10 @@ class Engine:
                 "more blocks, fewer max_num_seqs or scheduler_reserve_full_isl would prevent this"
             )
 
-    def _watch_thrash(self, plan: Plan, computed: int, scheduled: tuple[Scheduled, ...]) -> None:
+    def _watch_thrash(self, plan: Plan) -> None:
         """Name a preemption storm and its cause when one begins."""
         copied = (len(plan.copies_out) + len(plan.copies_in)) * self.config.block_size
-        recomputed = sum([item.recomputed for item in scheduled])
-        if self._thrash.count(plan.preempted, computed, recomputed + copied):
+        if self._thrash.count(plan.preempted, plan.num_tokens, plan.recomputed + copied):
             self.notice(self._thrash.name(self.scheduler.pressure()))
 
     def _publish(

@@ -34,6 +34,9 @@ class Plan:
     """As they go into the record."""
     samples: list[bool] = field(default_factory=list)
     """Its known tokens end here, so one new token is sampled."""
+    num_tokens: int = 0
+    recomputed: int = 0
+    """How many of them had been computed before a preemption."""
     preempted: list[Preempted] = field(default_factory=list)
     budget: int = 0
     budget_left: int = 0
@@ -98,6 +101,8 @@ class Draft:
     """Tokens by client, while there is a quota."""
     prefilling: bool = False
     """Some request reads its prompt."""
+    given: dict[str, tuple[Request, Scheduled]] = field(default_factory=dict)
+    """Whose state is to be brought up to date once nobody can be preempted any more."""
 
     def give(self, request: Request, count: int, start: int, kind: Kind, new_blocks: Sequence[int]) -> None:
         """Have a request compute `count` tokens from `start` on."""
@@ -107,18 +112,33 @@ class Draft:
             phase = Phase.RECOMPUTE
         else:
             phase = Phase.DECODE if count == 1 and start + 1 == known > request.num_prompt else Phase.PREFILL
+        item = Scheduled(request.id, count, kind, phase, start, recomputed, tuple(new_blocks))
         self.plan.requests.append(request)
-        self.plan.scheduled.append(Scheduled(request.id, count, kind, phase, start, recomputed, tuple(new_blocks)))
+        self.plan.scheduled.append(item)
+        self.plan.samples.append(start + count == known)
+        self.given[request.id] = request, item
         self.spend(request, count)
 
     def take_back(self, request: Request) -> bool:
         """Undo `give`; False when it was given nothing."""
-        if request not in self.plan.requests:
+        if self.given.pop(request.id, None) is None:
             return False
         at = self.plan.requests.index(request)
-        del self.plan.requests[at]
+        del self.plan.requests[at], self.plan.samples[at]
         self.spend(request, -self.plan.scheduled.pop(at).num_tokens)
         return True
+
+    def settle(self) -> None:
+        """The plan is final: bring the requests up to date."""
+        recomputed = 0
+        for request, item in self.given.values():
+            request.num_computed = upto = item.computed_before + item.num_tokens
+            request.mid_prompt = upto != len(request.token_ids)
+            request.recomputed_tokens += item.recomputed
+            recomputed += item.recomputed
+        self.plan.recomputed = recomputed
+        self.plan.num_tokens = self.plan.budget - self.budget
+        self.plan.budget_left = max(self.budget, 0)
 
     def quota_left(self, client: str) -> int:
         return self.quota - self.spent.get(client, 0)

@@ -222,17 +222,10 @@ class Scheduler:
             plan.unscheduled.clear()
             self._serve_running(draft)  # nobody could join after all: those that waited for his prompt decode
 
-        for request, (_, count, _, _, start, recomputed, _) in zip(plan.requests, plan.scheduled, strict=True):
-            request.num_computed = upto = start + count
-            samples = upto == len(request.token_ids)
-            request.mid_prompt = not samples
-            plan.samples.append(samples)
-            if recomputed:
-                request.recomputed_tokens += recomputed
+        draft.settle()
         if self.policy.counts:
             for request, item, samples in zip(plan.requests, plan.scheduled, plan.samples, strict=True):
                 self.policy.served(request, item.computed_before, item.num_tokens, samples)
-        plan.budget_left = max(draft.budget, 0)
         plan.free_blocks = self.pool.num_free
         if plan.requests:
             self._executed += 1
@@ -287,34 +280,39 @@ class Scheduler:
     def _serve_running(self, draft: Draft) -> None:
         """Give every running request its tokens, in order, preempting when blocks are short."""
         plan, pool, block_size = draft.plan, self.pool, self.config.block_size
-        add_request, add_item = plan.requests.append, plan.scheduled.append
+        add_request, add_item, add_samples = plan.requests.append, plan.scheduled.append, plan.samples.append
+        new, kind, phase, running = tuple.__new__, Kind.RUNNING, Phase.DECODE, RequestStatus.RUNNING
         reading = self.static and self.batch.reading()
+        # Nothing but blocks can keep a decode from running; and they last for all, so that nobody is preempted.
         unhindered = not (draft.hold or draft.quota or reading)
-        new, kind, phase, running, last = (
-            tuple.__new__,
-            Kind.RUNNING,
-            Phase.DECODE,
-            RequestStatus.RUNNING,
-            block_size - 1,
-        )
-        budget = draft.budget
+        roomy = pool.num_free >= len(self.running) + draft.budget // block_size
+        budget, last = draft.budget, block_size - 1
         order = self.running.copy()
         for index, request in enumerate(order):
             if budget <= 0:
                 plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in order[index:])
                 break
-            start = request.num_computed
-            within = start % block_size
             if request.status is not running:
                 continue  # preempted meanwhile
-            if unhindered and within and len(request.token_ids) == start + 1 and not request.mid_prompt:
-                # A decode that needs no block, as nearly all of a full batch are: `_serve` would do the same with
-                # it, in four times the time.
-                add_request(request)
-                add_item(new(Scheduled, (request.id, 1, kind, phase, start, 0, ())))
-                budget -= 1
+            start = request.num_computed
+            within = start % block_size
+            if unhindered and len(request.token_ids) == start + 1 and not request.mid_prompt and (within or roomy):
+                # A decode, as nearly all of a full batch are. `_serve` would do the same in four times the time.
+                new_blocks: tuple[int, ...] = ()
+                if not within:
+                    new_blocks = tuple(pool.take(1, request.id))
+                    request.block_table += new_blocks
                 if within == last and pool.caching:
                     register(pool, request, block_size, start + 1)
+                item: Scheduled = new(Scheduled, (request.id, 1, kind, phase, start, 0, new_blocks))
+                add_request(request)
+                add_item(item)
+                add_samples(True)
+                if roomy:
+                    request.num_computed = start + 1
+                else:
+                    draft.given[request.id] = request, item
+                budget -= 1
             else:
                 draft.budget = budget
                 self._serve(request, draft, reading)

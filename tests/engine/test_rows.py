@@ -100,7 +100,7 @@ def test_release_of_unknown_and_twice() -> None:
 
 def plan_of(*requests: Request) -> Plan:
     """All of each request."""
-    plan = Plan(samples=[True] * len(requests))
+    plan = Plan()
     for request in requests:
         Draft(plan, 100, 0, False, 0).give(request, request.num_tokens, 0, Kind.NEW, request.block_table)
     return plan
