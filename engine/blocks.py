@@ -75,7 +75,7 @@ class BlockPool:
             for block in sorted(back, reverse=True):
                 self.ref[block] = 0
                 self._changed[block] = None
-                self._link_after(0, block)
+            self._link_after(0, sorted(back))
 
     def take(self, count: int, owner: str) -> list[int]:
         """The `count` front blocks of the free queue, with one reference each. They lose their keys."""
@@ -117,26 +117,24 @@ class BlockPool:
         partial block is reused next), keyed ones to the end (tail of the sequence is evicted before its beginning).
         """
         front: list[int] = []
+        back: list[int] = []
+        keys, refs, owners, changed = self.key, self.ref, self.owner, self._changed
         for block in reversed(table):
-            assert self.ref[block] > 0, f"block {block} released twice"
-            self.ref[block] -= 1
-            self._changed[block] = None
-            if self.ref[block]:
+            left = refs[block] - 1
+            assert left >= 0, f"block {block} released twice"
+            refs[block] = left
+            changed[block] = None
+            if left:
                 holders = self._holders[block]
                 holders.remove(owner)
-                self.owner[block] = holders[0]
+                owners[block] = holders[0]
                 if len(holders) == 1:
                     del self._holders[block]
                 continue
-            self.owner[block] = None
-            if self.key[block] is None:
-                front.append(block)
-            else:
-                self._link_after(self._prev[0], block)
-        at = 0
-        for block in front:
-            self._link_after(at, block)
-            at = block
+            owners[block] = None
+            (front if keys[block] is None else back).append(block)
+        self._link_after(self._prev[0], back)
+        self._link_after(0, front)
 
     # ---- prefix cache -----------------------------------------------------------------------------
 
@@ -228,8 +226,11 @@ class BlockPool:
         self._prev[after] = before
         self.num_free -= 1
 
-    def _link_after(self, before: int, block: int) -> None:
-        after = self._next[before]
-        self._next[before] = self._prev[after] = block
-        self._prev[block], self._next[block] = before, after
-        self.num_free += 1
+    def _link_after(self, before: int, blocks: Sequence[int]) -> None:
+        following, previous = self._next, self._prev
+        after = following[before]
+        for block in blocks:
+            following[before], previous[block] = block, before
+            before = block
+        following[before], previous[after] = after, before
+        self.num_free += len(blocks)

@@ -259,23 +259,9 @@ class Engine:
         self._time_prefill(plan, sampled)
 
         tokens: list[Token] = []
-        outputs, room, new = self._outputs, self.scheduler.pool_tokens, tuple.__new__
 
-        def ends(request: Request, token: int) -> FinishReason | None:
-            id = request.id
-            output = outputs[id]
-            reason: FinishReason | None = None
-            piece = output.plain.get(token)
-            if piece is None or token in output.end_ids:
-                piece, reason = output.push(token)
-            if token >= 0:
-                tokens.append(new(Token, (id, token, piece)))  # in half the time of Token(...)
-            known = len(request.token_ids)
-            if reason is None and (known >= request.most_tokens or known > room):  # Scheduler.length_reached
-                reason = FinishReason.LENGTH
-                if known > room:
-                    output.detail = f"all {self.config.usable_blocks} KV blocks are full"
-            return reason
+        def ends(plan: Plan, sampled: Sequence[int | None]) -> list[tuple[Request, FinishReason]]:
+            return self._read(plan, sampled, tokens)
 
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         if plan.requests:
@@ -291,6 +277,32 @@ class Engine:
         committed = self.clock.now() - executed
         timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
+
+    def _read(
+        self, plan: Plan, sampled: Sequence[int | None], tokens: list[Token]
+    ) -> list[tuple[Request, FinishReason]]:
+        """Make text of the sampled tokens and tell who ends. In most iterations nearly all are plain text."""
+        ended: list[tuple[Request, FinishReason]] = []
+        outputs, room, new = self._outputs, self.scheduler.pool_tokens, tuple.__new__
+        for request, token in zip(plan.requests, sampled, strict=True):
+            if token is None:
+                continue
+            id = request.id
+            output = outputs[id]
+            reason: FinishReason | None = None
+            piece = output.plain.get(token)
+            if piece is None or token in output.end_ids:
+                piece, reason = output.push(token)
+            if token >= 0:
+                tokens.append(new(Token, (id, token, piece)))  # in half the time of Token(...)
+            known = len(request.token_ids)
+            if reason is None and (known >= request.most_tokens or known > room):  # Scheduler.length_reached
+                reason = FinishReason.LENGTH
+                if known > room:
+                    output.detail = f"all {self.config.usable_blocks} KV blocks are full"
+            if reason is not None:
+                ended.append((request, reason))
+        return ended
 
     def _time_prefill(self, plan: Plan, sampled: Sampled) -> None:
         """Keep the policy's idea of what a token of prefill takes, from iterations that mostly read prompts."""
@@ -425,7 +437,8 @@ class Engine:
 
     def _refusal(self, request: Request) -> str | None:
         vocabulary = self._vocabulary
-        if any(not 0 <= token < vocabulary for token in request.token_ids):
+        ids = request.token_ids
+        if ids and not (min(ids) >= 0 and max(ids) < vocabulary):
             return f"the prompt has token ids outside the vocabulary (0 to {vocabulary - 1})"
         return self.scheduler.refusal(request)
 

@@ -31,6 +31,8 @@ from engine.static import StaticBatch
 from engine.swap import SwapPool
 from engine.thrash import Pressure
 
+Ends = Callable[[Plan, Sequence[int | None]], list[tuple[Request, FinishReason]]]
+
 
 class Scheduler:
     """Owns the queues and the block pools. One `schedule()` and one `commit()` an iteration."""
@@ -233,35 +235,29 @@ class Scheduler:
             self._last_prefill = self._executed
         return plan
 
-    def commit(
-        self, plan: Plan, sampled: Sequence[int | None], ends: Callable[[Request, int], FinishReason | None]
-    ) -> list[tuple[Request, FinishReason]]:
+    def commit(self, plan: Plan, sampled: Sequence[int | None], ends: Ends) -> list[tuple[Request, FinishReason]]:
         """Append the sampled tokens (one per plan item, None where it did not sample) and free what finished.
 
-        `ends(request, token)` is asked once the token is appended. A negative token stands for a row that could
-        not be sampled; it is not appended, its blocks leave the prefix cache, and `ends` must name the reason.
+        `ends(plan, sampled)` is asked once the tokens are appended: who ends, in order of the plan, and why. A
+        negative token stands for a row that could not be sampled; it is not appended, its blocks leave the prefix
+        cache, and `ends` must name the request.
         """
-        finished: list[tuple[Request, FinishReason]] = []
         for request, token in zip(plan.requests, sampled, strict=True):
             if token is None:
                 continue
             if token >= 0:
                 request.token_ids.append(token)
-                reason = ends(request, token)
-                if reason is None:
-                    continue
-            else:
-                reason = ends(request, token)
-                # Its K/V may be no numbers either: nobody else shall be served from them.
-                for block in request.block_table[: request.num_registered]:
-                    self.pool.forget(block)
-            if reason is not None:
-                self.pool.release(request.block_table, request.id)
-                request.block_table = []
-                request.status = RequestStatus.FINISHED
-                del self.requests[request.id]
-                self.policy.ended(request)
-                finished.append((request, reason))
+                continue
+            # Its K/V may be no numbers either: nobody else shall be served from them.
+            for block in request.block_table[: request.num_registered]:
+                self.pool.forget(block)
+        finished = ends(plan, sampled)
+        for request, _ in finished:
+            self.pool.release(request.block_table, request.id)
+            request.block_table = []
+            request.status = RequestStatus.FINISHED
+            del self.requests[request.id]
+            self.policy.ended(request)
         if finished:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
         return finished

@@ -11,9 +11,10 @@ from engine.config import EngineConfig
 from engine.executors.rows import BatchRows
 from engine.plan import Draft, Plan
 from engine.records import Kind
-from engine.request import FinishReason, Request
+from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
+from tests.engine.test_scheduler import ends
 
 
 def check(rows: BatchRows, plan: Plan, multiple: int, size: int) -> None:
@@ -75,10 +76,7 @@ def test_pack(size: int, policy: str) -> None:
             [token for token in sampled if token is not None],
         )
 
-        def ends(request: Request, token: int) -> FinishReason | None:
-            return FinishReason.LENGTH if scheduler.length_reached(request) else None
-
-        for request, _ in scheduler.commit(plan, sampled, ends):
+        for request, _ in scheduler.commit(plan, sampled, ends(scheduler)):
             rows.release(request.id)
     assert preempted > 0 and most > 2
 

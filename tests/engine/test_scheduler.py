@@ -15,7 +15,7 @@ from engine.plan import Plan
 from engine.records import Limit, Reason
 from engine.request import FinishReason, Request, RequestStatus
 from engine.sampling_params import SamplingParams
-from engine.scheduler import Scheduler
+from engine.scheduler import Ends, Scheduler
 
 
 def scheduler(**asked: Any) -> Scheduler:
@@ -36,11 +36,17 @@ def add(it: Scheduler, id: str, prompt: int | list[int], output: int | None = No
     return request
 
 
-def commit(it: Scheduler, plan: Plan, token: int = 7) -> list[str]:
-    def ends(request: Request, token: int) -> FinishReason | None:
-        return FinishReason.LENGTH if it.length_reached(request) else None
+def ends(it: Scheduler) -> Ends:
+    """Nobody stops of his own."""
+    return lambda plan, sampled: [
+        (request, FinishReason.LENGTH)
+        for request, token in zip(plan.requests, sampled, strict=True)
+        if token is not None and it.length_reached(request)
+    ]
 
-    done = it.commit(plan, [token if item.samples else None for item in plan.items], ends)
+
+def commit(it: Scheduler, plan: Plan, token: int = 7) -> list[str]:
+    done = it.commit(plan, [token if samples else None for samples in plan.samples], ends(it))
     it.pool.check({id: request.block_table for id, request in it.requests.items()})
     return [request.id for request, _ in done]
 
@@ -324,7 +330,7 @@ def test_a_request_without_finite_logits_leaves_no_keys() -> None:
     it = scheduler(num_blocks=20, block_size=4)
     add(it, "bad", [1] * 12, 5)
     plan = it.schedule()
-    it.commit(plan, [-1], lambda request, token: FinishReason.ERROR)
+    it.commit(plan, [-1], lambda plan, sampled: [(plan.requests[0], FinishReason.ERROR)])
     assert it.pool._index == {} and it.pool.num_free == 19
     add(it, "next", [1] * 12, 1)
     assert it.schedule().prefix.hits == 0

@@ -6,9 +6,11 @@ this folder gives both schemas.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from engine.config import EngineConfig
+from engine.plan import Plan
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
@@ -62,8 +64,9 @@ def run_case(case: Json) -> list[Json]:
         new_blocks = {i.request.id: list(i.new_blocks) for i in plan.items}
         sampled = [outputs[i.request.id][i.request.num_output] if i.samples else None for i in plan.items]
 
-        def ends(request: Request, token: int) -> Any:
-            return "length" if scheduler.length_reached(request) else None
+        def ends(plan: Plan, sampled: Sequence[int | None]) -> Any:
+            drawn = [request for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
+            return [(request, "length") for request in drawn if scheduler.length_reached(request)]
 
         finished = scheduler.commit(plan, sampled, ends)
         pool.check({id: request.block_table for id, request in scheduler.requests.items()})
