@@ -258,15 +258,12 @@ class Engine:
         executed = self.clock.now()
         self._time_prefill(plan, sampled)
 
-        tokens: list[Token] = []
-
-        def ends(plan: Plan, sampled: Sequence[int | None]) -> list[tuple[Request, FinishReason]]:
-            return self._read(plan, sampled, tokens)
-
         self._watch_progress(plan, any(token is not None for token in sampled.tokens))
         if plan.requests:
             self._watch_thrash(plan)
-        for request, reason in self.scheduler.commit(plan, sampled.tokens, ends):
+        tokens, ended = self._read(plan, sampled.tokens)
+        self.scheduler.finish(ended)
+        for request, reason in ended:
             self.scheduler.solo = False
             if reason is FinishReason.ERROR:
                 self.notice(f"request {request.id} failed: {self._outputs[request.id].detail}")
@@ -279,30 +276,36 @@ class Engine:
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
 
     def _read(
-        self, plan: Plan, sampled: Sequence[int | None], tokens: list[Token]
-    ) -> list[tuple[Request, FinishReason]]:
-        """Make text of the sampled tokens and tell who ends. In most iterations nearly all are plain text."""
+        self, plan: Plan, sampled: Sequence[int | None]
+    ) -> tuple[list[Token], list[tuple[Request, FinishReason]]]:
+        """Append the sampled tokens, make text of them, and tell who ends.
+
+        A negative token stands for a row that could not be sampled; it is not appended.
+        """
+        tokens: list[Token] = []
         ended: list[tuple[Request, FinishReason]] = []
         outputs, room, new = self._outputs, self.scheduler.pool_tokens, tuple.__new__
         for request, token in zip(plan.requests, sampled, strict=True):
             if token is None:
                 continue
-            id = request.id
+            id, known = request.id, request.token_ids
             output = outputs[id]
             reason: FinishReason | None = None
+            if token >= 0:
+                known.append(token)
             piece = output.plain.get(token)
             if piece is None or token in output.end_ids:
                 piece, reason = output.push(token)
             if token >= 0:
                 tokens.append(new(Token, (id, token, piece)))  # in half the time of Token(...)
-            known = len(request.token_ids)
-            if reason is None and (known >= request.most_tokens or known > room):  # Scheduler.length_reached
+            length = len(known)
+            if reason is None and (length >= request.most_tokens or length > room):  # Scheduler.length_reached
                 reason = FinishReason.LENGTH
-                if known > room:
+                if length > room:
                     output.detail = f"all {self.config.usable_blocks} KV blocks are full"
             if reason is not None:
                 ended.append((request, reason))
-        return ended
+        return tokens, ended
 
     def _time_prefill(self, plan: Plan, sampled: Sampled) -> None:
         """Keep the policy's idea of what a token of prefill takes, from iterations that mostly read prompts."""

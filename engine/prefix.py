@@ -24,10 +24,10 @@ def lookup(pool: BlockPool, request: Request, block_size: int, upto: int) -> lis
 
 def register(pool: BlockPool, request: Request, block_size: int, upto: int) -> None:
     """List the full blocks within the first `upto` tokens that are not listed yet."""
-    full = upto // block_size
+    full, table, keys = upto // block_size, request.block_table, request.block_keys
     for index in range(request.num_registered, full):
-        pool.register(request.block_table[index], _key(request, index, block_size))
-    request.num_registered = max(full, request.num_registered)
+        pool.register(table[index], keys[index] if index < len(keys) else _key(request, index, block_size))
+        request.num_registered = index + 1
 
 
 def _key(request: Request, index: int, block_size: int) -> bytes:

@@ -16,7 +16,7 @@ Omission: no tensors, no text, no clock here; who stops for which reason is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from engine.admission import Admission
 from engine.blocks import BlockPool
@@ -31,11 +31,9 @@ from engine.static import StaticBatch
 from engine.swap import SwapPool
 from engine.thrash import Pressure
 
-Ends = Callable[[Plan, Sequence[int | None]], list[tuple[Request, FinishReason]]]
-
 
 class Scheduler:
-    """Owns the queues and the block pools. One `schedule()` and one `commit()` an iteration."""
+    """Owns the queues and the block pools. One `schedule()` and one `finish()` an iteration."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
@@ -235,32 +233,20 @@ class Scheduler:
             self._last_prefill = self._executed
         return plan
 
-    def commit(self, plan: Plan, sampled: Sequence[int | None], ends: Ends) -> list[tuple[Request, FinishReason]]:
-        """Append the sampled tokens (one per plan item, None where it did not sample) and free what finished.
-
-        `ends(plan, sampled)` is asked once the tokens are appended: who ends, in order of the plan, and why. A
-        negative token stands for a row that could not be sampled; it is not appended, its blocks leave the prefix
-        cache, and `ends` must name the request.
-        """
-        for request, token in zip(plan.requests, sampled, strict=True):
-            if token is None:
-                continue
-            if token >= 0:
-                request.token_ids.append(token)
-                continue
-            # Its K/V may be no numbers either: nobody else shall be served from them.
-            for block in request.block_table[: request.num_registered]:
-                self.pool.forget(block)
-        finished = ends(plan, sampled)
-        for request, _ in finished:
+    def finish(self, ended: Sequence[tuple[Request, FinishReason]]) -> None:
+        """Free what running requests that have ended hold, once the sampled tokens are appended."""
+        for request, reason in ended:
+            if reason is FinishReason.ERROR:
+                # Its K/V may be no numbers: nobody else shall be served from them.
+                for block in request.block_table[: request.num_registered]:
+                    self.pool.forget(block)
             self.pool.release(request.block_table, request.id)
             request.block_table = []
             request.status = RequestStatus.FINISHED
             del self.requests[request.id]
             self.policy.ended(request)
-        if finished:
+        if ended:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
-        return finished
 
     def length_reached(self, request: Request) -> bool:
         """Whether max_tokens, max_model_len or the whole pool ends it."""

@@ -14,7 +14,7 @@ from engine.records import Kind
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
-from tests.engine.test_scheduler import ends
+from tests.engine.test_scheduler import finish
 
 
 def check(rows: BatchRows, plan: Plan, multiple: int, size: int) -> None:
@@ -76,7 +76,7 @@ def test_pack(size: int, policy: str) -> None:
             [token for token in sampled if token is not None],
         )
 
-        for request, _ in scheduler.commit(plan, sampled, ends(scheduler)):
+        for request in finish(scheduler, plan, sampled):
             rows.release(request.id)
     assert preempted > 0 and most > 2
 

@@ -6,12 +6,10 @@ this folder gives both schemas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.plan import Plan
-from engine.request import Request
+from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
 
@@ -63,12 +61,11 @@ def run_case(case: Json) -> list[Json]:
         line["preempted"] = [victim.id for victim in plan.preempted]
         new_blocks = {i.request.id: list(i.new_blocks) for i in plan.items}
         sampled = [outputs[i.request.id][i.request.num_output] if i.samples else None for i in plan.items]
-
-        def ends(plan: Plan, sampled: Sequence[int | None]) -> Any:
-            drawn = [request for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
-            return [(request, "length") for request in drawn if scheduler.length_reached(request)]
-
-        finished = scheduler.commit(plan, sampled, ends)
+        drawn = [request for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
+        for request in drawn:
+            request.token_ids.append(outputs[request.id][request.num_output])
+        finished = [(request, "length") for request in drawn if scheduler.length_reached(request)]
+        scheduler.finish([(request, FinishReason.LENGTH) for request, _ in finished])
         pool.check({id: request.block_table for id, request in scheduler.requests.items()})
         used = pool.num_usable - pool.num_free
         line |= {
