@@ -130,6 +130,9 @@ class Engine:
         planned = self._planned.pop(id, None)
         if planned is not None:
             self._admit(planned)  # so that its end has a beginning in the records
+            if len(self._arrivals) > 2 * len(self._planned) + 64:
+                self._arrivals = [entry for entry in self._arrivals if self._planned.get(entry[2].id) is entry[2]]
+                heapq.heapify(self._arrivals)
         request = self.scheduler.abort(id)
         if request is not None:
             self.executor.release(id)

@@ -150,6 +150,7 @@ class Scheduler:
                 request.cpu_blocks = []
             if request in self.swapped:
                 self.swapped.remove(request)
+                self.policy.ended(request)
             else:
                 self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
