@@ -106,5 +106,6 @@ def test_policies_forget(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
         policy_now = churn.run(WARM_UP).scheduler.policy
         policy_now.env.now = churn.clock.now() + 61.0
         policy_now.begin()
+        next(iter(policy_now), None)  # puts in order what was left for later
         sizes = {name: len(value) for name, value in vars(policy_now).items() if hasattr(value, "__len__")}
         assert max(sizes.values(), default=0) <= 64, sizes
