@@ -12,10 +12,10 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt $
 FILES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types format bench clean model
+.PHONY: help run test lint types format bench bench-scheduling clean model
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  make run ARGS='--model tiny --max-num-seqs 4'   passes options to workbench run"
 
@@ -40,6 +40,9 @@ format: .venv/.dev ## let ruff format the code
 
 bench: .venv/.runtime model ## tokens a second of a fixed workload, median of a few runs
 	@$(PY) benchmarks/throughput.py $(ARGS)
+
+bench-scheduling: .venv/.runtime ## microseconds an iteration takes besides the model, by running and waiting requests
+	@$(PY) benchmarks/scheduling_cost.py $(ARGS)
 
 clean: ## remove the environment and everything made here (not the model cache)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

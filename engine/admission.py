@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from engine.plan import Draft, PlanItem
+from engine.plan import Draft
 from engine.prefix import lookup, register
 from engine.records import Kind, PrefixStats, Reason, Waiting
 from engine.request import Request, RequestStatus
@@ -164,9 +164,8 @@ class Admission:
         if pool.caching:
             ordinary = PrefixStats(known, start) if kind is Kind.NEW else PrefixStats(0, 0, known, start)
             draft.plan.prefix = PrefixStats(*map(sum, zip(draft.plan.prefix, ordinary, strict=True)))
-        draft.items[request.id] = PlanItem(request, count, start, kind, tuple(request.block_table), False)
+        draft.give(request, count, start, kind, request.block_table)
         draft.prefilling |= start < known - 1
-        draft.spend(request, count)
         return None
 
     def _bring_back(self, request: Request, draft: Draft) -> Waiting | None:
@@ -194,9 +193,8 @@ class Admission:
         draft.plan.copies_in += [(request.cpu_blocks[i], request.block_table[i]) for i in held]
         scheduler.swap_pool.give_back(request.cpu_blocks)
         request.cpu_blocks = []
-        draft.items[request.id] = PlanItem(request, count, start, Kind.SWAPPED_IN, tuple(request.block_table), False)
+        draft.give(request, count, start, Kind.SWAPPED_IN, request.block_table)
         draft.prefilling |= request.mid_prompt
-        draft.spend(request, count)
         return None
 
     def _no_turn(self, request: Request, draft: Draft) -> Waiting | None:

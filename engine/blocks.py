@@ -45,7 +45,8 @@ class BlockPool:
         self._off: list[int] = []
         """Switched-off blocks, their reference count is OFF."""
         self._holders: dict[int, list[str]] = {}
-        self._index: dict[bytes, dict[int, None]] = {}
+        self._index: dict[bytes, int | dict[int, None]] = {}
+        """Blocks by key: the only one, or all of them in order of registration."""
         self._changed: dict[int, None] = {}
         # The free queue is a ring of block numbers; the null block, never free, is its sentinel.
         self._next = [*range(1, num_blocks), 0]
@@ -74,13 +75,14 @@ class BlockPool:
             for block in sorted(back, reverse=True):
                 self.ref[block] = 0
                 self._changed[block] = None
-                self._link_after(0, block)
+            self._link_after(0, sorted(back))
 
     def take(self, count: int, owner: str) -> list[int]:
         """The `count` front blocks of the free queue, with one reference each. They lose their keys."""
         assert count <= self.num_free, f"take({count}) with {self.num_free} free"
         taken = []
-        following, block = self._next, self._next[0]
+        following, keys, refs, owners, changed = self._next, self.key, self.ref, self.owner, self._changed
+        block = following[0]
         for _ in range(count):
             taken.append(block)
             block = following[block]
@@ -88,11 +90,11 @@ class BlockPool:
         self._prev[block] = 0
         self.num_free -= count
         for block in taken:
-            if self.key[block] is not None:
+            if keys[block] is not None:
                 self._drop_key(block)
-            self.ref[block] = 1
-            self.owner[block] = owner
-            self._changed[block] = None
+            refs[block] = 1
+            owners[block] = owner
+            changed[block] = None
         return taken
 
     def share(self, blocks: Sequence[int], owner: str) -> None:
@@ -115,26 +117,24 @@ class BlockPool:
         partial block is reused next), keyed ones to the end (tail of the sequence is evicted before its beginning).
         """
         front: list[int] = []
+        back: list[int] = []
+        keys, refs, owners, changed = self.key, self.ref, self.owner, self._changed
         for block in reversed(table):
-            assert self.ref[block] > 0, f"block {block} released twice"
-            self.ref[block] -= 1
-            self._changed[block] = None
-            if self.ref[block]:
+            left = refs[block] - 1
+            assert left >= 0, f"block {block} released twice"
+            refs[block] = left
+            changed[block] = None
+            if left:
                 holders = self._holders[block]
                 holders.remove(owner)
-                self.owner[block] = holders[0]
+                owners[block] = holders[0]
                 if len(holders) == 1:
                     del self._holders[block]
                 continue
-            self.owner[block] = None
-            if self.key[block] is None:
-                front.append(block)
-            else:
-                self._link_after(self._prev[0], block)
-        at = 0
-        for block in front:
-            self._link_after(at, block)
-            at = block
+            owners[block] = None
+            (front if keys[block] is None else back).append(block)
+        self._link_after(self._prev[0], back)
+        self._link_after(0, front)
 
     # ---- prefix cache -----------------------------------------------------------------------------
 
@@ -142,7 +142,10 @@ class BlockPool:
         """List a referenced block under its content key."""
         self.key[block] = key
         self._changed[block] = None
-        self._index.setdefault(key, {})[block] = None
+        listed = self._index.setdefault(key, block)
+        if listed != block:
+            blocks = self._index[key] = listed if isinstance(listed, dict) else {listed: None}
+            blocks[block] = None
 
     def forget(self, block: int) -> None:
         """Take a block's key away, e.g. because its K/V will not be written after all."""
@@ -151,8 +154,8 @@ class BlockPool:
 
     def lookup(self, key: bytes) -> int | None:
         """The earliest registered block that still carries `key`."""
-        blocks = self._index.get(key)
-        return next(iter(blocks)) if blocks else None
+        listed = self._index.get(key)
+        return next(iter(listed)) if isinstance(listed, dict) else listed
 
     def reset(self) -> bool:
         """Drop all keys; only when no block is referenced. The queue keeps its order."""
@@ -166,7 +169,8 @@ class BlockPool:
 
     def changes(self) -> tuple[BlockChange, ...]:
         """Blocks that changed since the last call."""
-        changed = tuple(BlockChange(b, self.owner[b], self.ref[b], self.key[b] is not None) for b in self._changed)
+        new, owners, refs, keys = tuple.__new__, self.owner, self.ref, self.key
+        changed = tuple([new(BlockChange, (b, owners[b], refs[b], keys[b] is not None)) for b in self._changed])
         self._changed.clear()
         return changed
 
@@ -194,9 +198,10 @@ class BlockPool:
         assert self.num_free + sum(n > 0 for n in count[1:]) + self.num_off == self.num_blocks - 1, "blocks are lost"
         assert count == self.ref, "reference counts differ from the tables"
         assert {b for b in range(1, self.num_blocks) if not self.ref[b]} == set(queue), "free but not in the queue"
-        for key, blocks in self._index.items():
+        listed = {key: [held] if isinstance(held, int) else list(held) for key, held in self._index.items()}
+        for key, blocks in listed.items():
             assert blocks and all(self.key[b] == key for b in blocks), "index lists a block under a key it lost"
-        assert sum(map(len, self._index.values())) == sum(k is not None for k in self.key), "a key not in the index"
+        assert sum(map(len, listed.values())) == sum(k is not None for k in self.key), "a key not in the index"
         holders: dict[int, set[str]] = {}
         for id, table in tables.items():
             for block in table:
@@ -207,9 +212,10 @@ class BlockPool:
     def _drop_key(self, block: int) -> None:
         key = self.key[block]
         assert key is not None
-        blocks = self._index[key]
-        del blocks[block]
-        if not blocks:
+        listed = self._index[key]
+        if isinstance(listed, dict) and len(listed) > 1:
+            del listed[block]
+        else:
             del self._index[key]
         self.key[block] = None
         self._changed[block] = None
@@ -220,8 +226,11 @@ class BlockPool:
         self._prev[after] = before
         self.num_free -= 1
 
-    def _link_after(self, before: int, block: int) -> None:
-        after = self._next[before]
-        self._next[before] = self._prev[after] = block
-        self._prev[block], self._next[block] = before, after
-        self.num_free += 1
+    def _link_after(self, before: int, blocks: Sequence[int]) -> None:
+        following, previous = self._next, self._prev
+        after = following[before]
+        for block in blocks:
+            following[before], previous[block] = block, before
+            before = block
+        following[before], previous[after] = after, before
+        self.num_free += len(blocks)

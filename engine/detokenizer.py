@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 REPLACEMENT = "\ufffd"
+NO_TEXTS: Mapping[int, str] = {}
 ONE_PER_BYTE = "workbench_one_replacement_per_byte"
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -34,6 +35,9 @@ codecs.register_error(ONE_PER_BYTE, _one_per_byte)
 
 
 class Detokenizer(Protocol):
+    plain: Mapping[int, str] = NO_TEXTS
+    """Tokens whose text is certain now, whatever came before and comes after: they need not be pushed."""
+
     def push(self, token_id: int) -> str:
         """The text now certain; empty while a character is unfinished."""
 
@@ -44,21 +48,38 @@ class Detokenizer(Protocol):
 class ByteDetokenizer:
     """For vocabularies in which every token stands for fixed bytes.
 
-    `strip_left` is how many leading spaces of the whole text belong to the tokenizer, not to the text.
+    `strip_left` is how many leading spaces of the whole text belong to the tokenizer, not to the text. `texts` is
+    filled with the text of tokens that are whole characters; detokenizers that differ in nothing but the request
+    share one.
     """
 
     def __init__(
-        self, table: Sequence[bytes], skip: Collection[int], errors: str = "replace", strip_left: int = 0
+        self,
+        table: Sequence[bytes],
+        skip: Collection[int],
+        errors: str = "replace",
+        strip_left: int = 0,
+        texts: dict[int, str] | None = None,
     ) -> None:
         self._table = table
         self._skip = skip
         self._strip_left = strip_left
+        self._texts = {} if texts is None else texts
+        self.plain: Mapping[int, str] = NO_TEXTS if strip_left else self._texts
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
     def push(self, token_id: int) -> str:
+        if (text := self.plain.get(token_id)) is not None:
+            return text
         if token_id in self._skip or not 0 <= token_id < len(self._table):
             return ""
-        return self._strip(self._decoder.decode(self._table[token_id]))
+        text = self._strip(self._decoder.decode(self._table[token_id]))
+        # Nothing held back and nothing to be dropped: the next token's text hangs on nothing before it.
+        clean = not self._strip_left and not self._decoder.getstate()[0]
+        if clean and self.plain is self._texts:
+            self._texts[token_id] = text
+        self.plain = self._texts if clean else NO_TEXTS
+        return text
 
     def finish(self) -> str:
         return self._strip(self._decoder.decode(b"", final=True))
@@ -83,6 +104,7 @@ class WindowDetokenizer:
     def __init__(self, decode: Callable[[list[int]], str], skip: Collection[int]) -> None:
         self._decode = decode
         self._skip = skip
+        self.plain: Mapping[int, str] = NO_TEXTS
         self._context: list[int] = []
         self._pending: list[int] = []
 

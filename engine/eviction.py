@@ -45,11 +45,9 @@ class Eviction:
         scheduler, plan = self._scheduler, draft.plan
         pool = scheduler.pool
         victim = scheduler.running.pop(at)
-        dropped = draft.items.pop(victim.id, None)
-        if dropped is not None:
-            draft.spend(victim, -dropped.num_tokens)
+        dropped = draft.take_back(victim)
         free, computed, blocks = pool.num_free, victim.num_computed, victim.block_table
-        if dropped is not None:
+        if dropped:
             # It was given tokens in this very iteration: their blocks are listed in the prefix cache already, but
             # nobody will write them.
             for block in blocks[computed // scheduler.config.block_size : victim.num_registered]:

@@ -6,6 +6,8 @@ are the request's text: the decoding of all its tokens, up to the earliest stop 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from engine.detokenizer import Detokenizer
 from engine.request import FinishReason, Request
 from engine.stop import StopStrings
@@ -22,20 +24,24 @@ class Output:
         self._detokenizer = detokenizer
         self._stops = StopStrings(params.stop) if params.stop else None
         self._eos_ids = frozenset[int]() if params.ignore_eos else eos_ids
-        self._stop_ids = frozenset(params.stop_token_ids)
+        self.end_ids = self._eos_ids.union(params.stop_token_ids) if params.stop_token_ids else self._eos_ids
+        """Tokens that end it."""
+        self.plain: Mapping[int, str] = {} if params.stop else detokenizer.plain
+        """Text of tokens for which `push` would return just that; only those, and not all of them."""
         self.detail = ""
         """Why it ended, for people."""
 
     def push(self, token: int) -> tuple[str, FinishReason | None]:
         """The text now certain, and the reason when this token ends the request."""
+        if token in self.end_ids:
+            self.detail = f"{'end' if token in self._eos_ids else 'stop'} token {token}"
+            return "", FinishReason.STOP
         if token < 0:
             self.detail = NOT_FINITE
             return "", FinishReason.ERROR
-        if token in self._eos_ids or token in self._stop_ids:
-            self.detail = f"{'end' if token in self._eos_ids else 'stop'} token {token}"
-            return "", FinishReason.STOP
         piece = self._detokenizer.push(token)
         if self._stops is None:
+            self.plain = self._detokenizer.plain
             return piece, None
         return self._match(piece)
 

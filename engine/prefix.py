@@ -24,8 +24,9 @@ def lookup(pool: BlockPool, request: Request, block_size: int, upto: int) -> lis
 
 def register(pool: BlockPool, request: Request, block_size: int, upto: int) -> None:
     """List the full blocks within the first `upto` tokens that are not listed yet."""
-    for index in range(request.num_registered, upto // block_size):
-        pool.register(request.block_table[index], _key(request, index, block_size))
+    full, table, keys = upto // block_size, request.block_table, request.block_keys
+    for index in range(request.num_registered, full):
+        pool.register(table[index], keys[index] if index < len(keys) else _key(request, index, block_size))
         request.num_registered = index + 1
 
 

@@ -43,6 +43,7 @@ class Request:
         "high_water",
         "id",
         "mid_prompt",
+        "most_tokens",
         "num_computed",
         "num_preemptions",
         "num_prompt",
@@ -84,6 +85,8 @@ class Request:
         """Output tokens an oracle expects; the scheduler puts in the most it can get where nobody knows."""
         self.prompt_text = prompt_text
 
+        self.most_tokens = 0
+        """Known tokens at which it ends: max_tokens or max_model_len. The scheduler sets it."""
         self.status = RequestStatus.WAITING
         self.num_computed = 0
         self.block_table: list[int] = []

@@ -16,16 +16,16 @@ Omission: no tensors, no text, no clock here; who stops for which reason is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from engine.admission import Admission
 from engine.blocks import BlockPool
 from engine.config import EngineConfig
 from engine.eviction import Eviction
-from engine.plan import Draft, Plan, PlanItem
+from engine.plan import Draft, Plan
 from engine.policies import Policy, PolicyEnv, make_policy
 from engine.prefix import lookup, register
-from engine.records import Cause, Kind, Reason, Unscheduled, Waiting
+from engine.records import Cause, Kind, Phase, Reason, Scheduled, Unscheduled, Waiting
 from engine.request import FinishReason, Request, RequestStatus
 from engine.static import StaticBatch
 from engine.swap import SwapPool
@@ -33,7 +33,7 @@ from engine.thrash import Pressure
 
 
 class Scheduler:
-    """Owns the queues and the block pools. One `schedule()` and one `commit()` an iteration."""
+    """Owns the queues and the block pools. One `schedule()` and one `finish()` an iteration."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
@@ -93,6 +93,11 @@ class Scheduler:
         """Most requests that may run."""
         return 1 if self.solo else self.config.max_num_active_seqs or self.config.max_num_seqs
 
+    @property
+    def pool_tokens(self) -> int:
+        """Most known tokens of a request that can go on: the next would not fit into all the blocks there are."""
+        return self.config.usable_blocks * self.config.block_size
+
     @staticmethod
     def age(request: Request) -> tuple[float, str]:
         """The smaller, the longer it has been here."""
@@ -102,8 +107,10 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Put a valid request (see `refusal`) into the waiting queue."""
+        most = self.most_output(request)
+        request.most_tokens = request.num_prompt + most
         if request.expected_output is None:
-            request.expected_output = self.most_output(request)
+            request.expected_output = most
         self.requests[request.id] = request
         self._serial += 1
         request.serial = self._serial
@@ -143,6 +150,7 @@ class Scheduler:
                 request.cpu_blocks = []
             if request in self.swapped:
                 self.swapped.remove(request)
+                self.policy.ended(request)
             else:
                 self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
@@ -211,127 +219,125 @@ class Scheduler:
 
         self._serve_running(draft)
         self._admit(draft)
-        if self.static and not draft.items and self.running:
+        if self.static and not plan.requests and self.running:
             plan.unscheduled.clear()
             self._serve_running(draft)  # nobody could join after all: those that waited for his prompt decode
 
-        items = draft.items.values()
-        policy = self.policy if self.policy.counts else None
-        for item in items:
-            request = item.request
-            request.num_computed += item.num_tokens
-            item.samples = request.num_computed == len(request.token_ids)
-            request.mid_prompt = not item.samples
-            if policy is not None:
-                policy.served(request, item.start, item.num_tokens, item.samples)
-        plan.items = list(items)
-        plan.budget_left = max(draft.budget, 0)
+        draft.settle()
+        if self.policy.counts:
+            for request, item, samples in zip(plan.requests, plan.scheduled, plan.samples, strict=True):
+                self.policy.served(request, item.computed_before, item.num_tokens, samples)
         plan.free_blocks = self.pool.num_free
-        if items:
+        if plan.requests:
             self._executed += 1
         if draft.prefilling:
             self._last_prefill = self._executed
         return plan
 
-    def commit(
-        self, plan: Plan, sampled: Sequence[int | None], ends: Callable[[Request, int], FinishReason | None]
-    ) -> list[tuple[Request, FinishReason]]:
-        """Append the sampled tokens (one per plan item, None where it did not sample) and free what finished.
-
-        `ends(request, token)` is asked once the token is appended. A negative token stands for a row that could
-        not be sampled; it is not appended, its blocks leave the prefix cache, and `ends` must name the reason.
-        """
-        finished: list[tuple[Request, FinishReason]] = []
-        for item, token in zip(plan.items, sampled, strict=True):
-            if token is None:
-                continue
-            request = item.request
-            if token >= 0:
-                request.token_ids.append(token)
-            reason = ends(request, token)
-            if token < 0:
-                # Its K/V may be no numbers either: nobody else shall be served from them.
+    def finish(self, ended: Sequence[tuple[Request, FinishReason]]) -> None:
+        """Free what running requests that have ended hold, once the sampled tokens are appended."""
+        for request, reason in ended:
+            if reason is FinishReason.ERROR:
+                # Its K/V may be no numbers: nobody else shall be served from them.
                 for block in request.block_table[: request.num_registered]:
                     self.pool.forget(block)
-            if reason is not None:
-                self.pool.release(request.block_table, request.id)
-                request.block_table = []
-                request.status = RequestStatus.FINISHED
-                del self.requests[request.id]
-                self.policy.ended(request)
-                finished.append((request, reason))
-        if finished:
+            self.pool.release(request.block_table, request.id)
+            request.block_table = []
+            request.status = RequestStatus.FINISHED
+            del self.requests[request.id]
+            self.policy.ended(request)
+        if ended:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
-        return finished
 
     def length_reached(self, request: Request) -> bool:
         """Whether max_tokens, max_model_len or the whole pool ends it."""
-        known, wanted = len(request.token_ids), request.params.max_tokens
-        if known >= self.config.model_len or (wanted is not None and known - request.num_prompt >= wanted):
-            return True
-        return self.outgrows_pool(request)
+        known = len(request.token_ids)
+        return known >= request.most_tokens or known > self.pool_tokens
 
     def outgrows_pool(self, request: Request) -> bool:
         """Its next token would not fit into all the blocks there are (a pool made smaller)."""
-        return len(request.token_ids) > self.config.usable_blocks * self.config.block_size
+        return len(request.token_ids) > self.pool_tokens
 
     # ---- the passes -------------------------------------------------------------------------------
 
     def _serve_running(self, draft: Draft) -> None:
         """Give every running request its tokens, in order, preempting when blocks are short."""
-        running, pool, plan, items = self.running, self.pool, draft.plan, draft.items
-        block_size, model_len = self.config.block_size, self.config.model_len
-        threshold, hold, quota = draft.threshold, draft.hold, draft.quota
+        plan, pool, block_size = draft.plan, self.pool, self.config.block_size
+        add_request, add_item, add_samples = plan.requests.append, plan.scheduled.append, plan.samples.append
+        new, kind, phase, running = tuple.__new__, Kind.RUNNING, Phase.DECODE, RequestStatus.RUNNING
         reading = self.static and self.batch.reading()
-        index = 0
-        while index < len(running) and draft.budget > 0:
-            request = running[index]
-            if hold and request.mid_prompt:
-                plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
-                index += 1
-                continue
-            if reading and request.num_output:
-                plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
-                index += 1
-                continue
+        # Nothing but blocks can keep a decode from running; and they last for all, so that nobody is preempted.
+        unhindered = not (draft.hold or draft.quota or reading)
+        roomy = pool.num_free >= len(self.running) + draft.budget // block_size
+        budget, last = draft.budget, block_size - 1
+        order = self.running.copy()
+        for index, request in enumerate(order):
+            if budget <= 0:
+                plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in order[index:])
+                break
+            if request.status is not running:
+                continue  # preempted meanwhile
             start = request.num_computed
-            count = len(request.token_ids) - start
-            if 0 < threshold < count:
-                count = threshold
-            count = min(count, draft.budget, model_len - start - 1)
-            if quota:
-                count = min(count, draft.quota_left(request.client))
-            if count <= 0:
-                if quota:
-                    plan.unscheduled.append(Unscheduled(request.id, Reason.CLIENT_BUDGET))
-                index += 1
-                continue
-            need = -(-(start + count) // block_size) - len(request.block_table)
-            evicted_itself = False
-            while need > pool.num_free:
-                at = self.eviction.victim()
-                victim = self.eviction.preempt(at, draft, by=request.id, need=need)
-                if victim is request:
-                    evicted_itself = True
-                    break
-                if at < index:
-                    index -= 1
-            if evicted_itself:
-                continue  # the running list closed up: `index` is the next one, or past the end
-            new_blocks: Sequence[int] = ()
-            if need > 0:
-                new_blocks = pool.take(need, request.id)
-                request.block_table.extend(new_blocks)
-            if pool.caching:
-                register(pool, request, block_size, start + count)
-            items[request.id] = PlanItem(request, count, start, Kind.RUNNING, new_blocks, False)
-            draft.prefilling |= request.mid_prompt
-            draft.spend(request, count)
-            index += 1
-        plan.unscheduled.extend(Unscheduled(request.id, Reason.BUDGET) for request in running[index:])
+            within = start % block_size
+            if unhindered and len(request.token_ids) == start + 1 and not request.mid_prompt and (within or roomy):
+                # A decode, as nearly all of a full batch are. `_serve` would do the same in four times the time.
+                new_blocks: tuple[int, ...] = ()
+                if not within:
+                    new_blocks = tuple(pool.take(1, request.id))
+                    request.block_table += new_blocks
+                if within == last and pool.caching:
+                    register(pool, request, block_size, start + 1)
+                item: Scheduled = new(Scheduled, (request.id, 1, kind, phase, start, 0, new_blocks))
+                add_request(request)
+                add_item(item)
+                add_samples(True)
+                if roomy:
+                    request.num_computed = start + 1
+                else:
+                    draft.given[request.id] = request, item
+                budget -= 1
+            else:
+                draft.budget = budget
+                self._serve(request, draft, reading)
+                budget = draft.budget
+        draft.budget = budget
         if plan.preempted:
             gone = {victim.id for victim in plan.preempted}
             plan.unscheduled = [item for item in plan.unscheduled if item.id not in gone]
+
+    def _serve(self, request: Request, draft: Draft, reading: bool) -> None:
+        """Give a running request its tokens, or say why it gets none."""
+        pool, block_size = self.pool, self.config.block_size
+        if draft.hold and request.mid_prompt:
+            draft.plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
+            return
+        if reading and request.num_output:
+            draft.plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
+            return
+        start = request.num_computed
+        count = len(request.token_ids) - start
+        if 0 < draft.threshold < count:
+            count = draft.threshold
+        count = min(count, draft.budget, self.config.model_len - start - 1)
+        if draft.quota:
+            count = min(count, draft.quota_left(request.client))
+        if count <= 0:
+            if draft.quota:
+                draft.plan.unscheduled.append(Unscheduled(request.id, Reason.CLIENT_BUDGET))
+            return
+        upto = start + count
+        need = -(-upto // block_size) - len(request.block_table)
+        while need > pool.num_free:
+            if self.eviction.preempt(self.eviction.victim(), draft, by=request.id, need=need) is request:
+                return
+        new_blocks: Sequence[int] = ()
+        if need > 0:
+            new_blocks = pool.take(need, request.id)
+            request.block_table.extend(new_blocks)
+        if pool.caching and upto // block_size > request.num_registered:
+            register(pool, request, block_size, upto)
+        draft.give(request, count, start, Kind.RUNNING, new_blocks)
+        draft.prefilling |= request.mid_prompt
 
     def _admit(self, draft: Draft) -> None:
         """Let requests in, unless blocks were short in this iteration."""

@@ -62,6 +62,8 @@ class Tokenizer:
         self._errors = errors
         self._strip_left = strip_left
         self._chat_template = chat_template
+        self._texts: tuple[dict[int, str], dict[int, str]] = ({}, {})
+        """For detokenizers that show special tokens, and that skip them."""
         self._lock = threading.Lock()
         self.bos_id = bos_id
         self.eos_ids = eos_ids
@@ -169,7 +171,8 @@ class Tokenizer:
         skip = self._special if skip_special_tokens else frozenset[int]()
         if self._table is None:
             return WindowDetokenizer(lambda ids: self._decode(ids, skip_special_tokens), skip)
-        return ByteDetokenizer(self._table, skip, self._errors, self._strip_left)
+        texts = self._texts[skip_special_tokens]
+        return ByteDetokenizer(self._table, skip, self._errors, self._strip_left, texts)
 
     def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         assert self._backend is not None

@@ -1,17 +1,21 @@
 """`BatchRows`: per-request state of the batch as arrays, and the tensors of one iteration made from them.
 
 A request keeps its row while it runs: its tokens and its block table are written once and then only appended to.
-Building an iteration is a handful of numpy gathers over the rows in it, with no loop over tokens.
+Building an iteration is a handful of numpy gathers over the rows in it, with no loop over tokens, and over requests
+only for those that got blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.plan import PlanItem
+from engine.plan import Plan
+from engine.request import Request
 
 IntArray = npt.NDArray[np.int64]
 
@@ -25,6 +29,9 @@ class Packed(NamedTuple):
     tables: IntArray
     offsets: list[int]
     starts: list[int]
+    ends: list[int]
+    sampling: list[int]
+    """Places of the items that sample."""
 
 
 class BatchRows:
@@ -36,41 +43,71 @@ class BatchRows:
         """Blocks in each row's table."""
         self._row: dict[str, int] = {}
         self._free = list(range(rows - 1, -1, -1))
+        self._packed = self._ends = np.zeros(0, np.int64)
+        """Rows of the last pack, and the positions after their last tokens."""
 
     def release(self, id: str) -> None:
         row = self._row.pop(id, None)
         if row is not None:
             self._free.append(row)
 
-    def append(self, id: str, position: int, token: int) -> None:
-        """The token sampled for `position` of a request."""
-        self._tokens[self._row[id], position] = token
-
-    def pack(self, items: list[PlanItem], multiple: int) -> Packed:
-        """The arrays for a plan's items, in their order."""
-        count = len(items)
-        rows = np.empty(count, np.int64)
-        starts = [item.start for item in items]
-        counts = np.empty(count, np.int64)
-        for index, item in enumerate(items):
-            rows[index] = self._place(item)
-            counts[index] = item.num_tokens
-        offsets = np.zeros(count + 1, np.int64)
+    def pack(self, plan: Plan, multiple: int) -> Packed:
+        """The arrays of a plan, in its order. A request that is new here brings its whole table."""
+        names, counted, _, _, starts, _, new_blocks = zip(*plan.scheduled, strict=True)
+        row = self._row
+        grown: list[int] = []
+        blocks: list[int] = []
+        for request, new in compress(zip(plan.requests, new_blocks, strict=True), new_blocks):
+            if len(new) == 1 and request.id in row:
+                grown.append(row[request.id])
+                blocks += new
+            else:
+                self._place(request, new)
+        if grown:
+            self._tables[grown, self._used[grown]] = blocks
+            self._used[grown] += 1
+        rows = np.array([row[id] for id in names], np.int64)
+        first = np.array(starts, np.int64)
+        counts = np.array(counted, np.int64)
+        offsets = np.zeros(len(names) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
         total = int(offsets[-1])
         padded = -(-total // multiple) * multiple
         ids, positions, slots = (np.zeros(padded, np.int64) for _ in range(3))
-        owner = np.repeat(rows, counts)
-        at = np.arange(total) + np.repeat(np.asarray(starts, np.int64) - offsets[:-1], counts)
+        if total == len(names):
+            owner, at = rows, first
+        else:
+            owner = np.repeat(rows, counts)
+            at = np.arange(total) + np.repeat(first - offsets[:-1], counts)
         positions[:total] = at
         ids[:total] = self._tokens[owner, at]
-        slots[:total] = self._tables[owner, at // self.block_size] * self.block_size + at % self.block_size
+        block, within = np.divmod(at, self.block_size)
+        slots[:total] = self._tables[owner, block] * self.block_size + within
         tables = self._tables[rows, : int(self._used[rows].max())]
-        return Packed(ids, positions, slots, tables, offsets.tolist(), starts)
+        self._packed, self._ends = rows, first + counts
+        return Packed(
+            ids,
+            positions,
+            slots,
+            tables,
+            offsets.tolist(),
+            list(starts),
+            self._ends.tolist(),
+            list(compress(range(len(names)), plan.samples)),
+        )
 
-    def _place(self, item: PlanItem) -> int:
-        """The row of an item's request, brought up to date."""
-        request = item.request
+    def append(self, places: Sequence[int], tokens: Sequence[int]) -> None:
+        """The tokens sampled for the items at these places of the last pack; negative ones are none."""
+        rows, ends, new = self._packed, self._ends, np.array(tokens, np.int64)
+        if len(new) < len(rows):
+            rows, ends = rows[places], ends[places]
+        usable = new >= 0
+        if not usable.all():
+            rows, ends, new = rows[usable], ends[usable], new[usable]
+        self._tokens[rows, ends] = new
+
+    def _place(self, request: Request, new_blocks: Sequence[int]) -> None:
+        """Bring a request's row up to date."""
         row = self._row.get(request.id)
         if row is None:
             row = self._row[request.id] = self._take_row()
@@ -79,12 +116,11 @@ class BatchRows:
             used = 0
         else:
             used = int(self._used[row])
-        if item.new_blocks:
-            upto = used + len(item.new_blocks)
-            self._tables[row, used:upto] = item.new_blocks
+        upto = used + len(new_blocks)
+        self._tables[row, used:upto] = new_blocks
+        if not used:
             self._tables[row, upto:] = 0
-            self._used[row] = upto
-        return row
+        self._used[row] = upto
 
     def _take_row(self) -> int:
         if not self._free:

@@ -17,6 +17,7 @@ from engine.executors.rows import BatchRows
 from engine.executors.swap_kv import SwapKV
 from engine.models.decoder import Decoder
 from engine.plan import Plan
+from engine.request import Request
 from engine.sampler import Draw, sample, seed_of
 from kernels.api import PagedBatch, PagedKV
 
@@ -52,7 +53,7 @@ class TorchExecutor:
         now = self._clock.now
         begun = now()
         decoder, device = self.decoder, self.decoder.device
-        packed = self._rows.pack(plan.items, decoder.rows)
+        packed = self._rows.pack(plan, decoder.rows)
         batch = PagedBatch(
             packed.offsets,
             packed.starts,
@@ -64,26 +65,23 @@ class TorchExecutor:
         ids = torch.from_numpy(packed.ids).to(device)
         built = now()
         hidden = decoder.forward(ids, batch, self.kv)
-        sampling = [index for index, item in enumerate(plan.items) if item.samples]
-        tokens: list[int | None] = [None] * len(plan.items)
+        sampling = packed.sampling
+        tokens: list[int | None] = [None] * len(plan.requests)
         if not sampling:
             return Sampled(tokens, built - begun, now() - built, 0.0)
         last = [packed.offsets[index + 1] - 1 for index in sampling]
         last += [0] * (-len(last) % decoder.rows)
         logits = decoder.logits(hidden[torch.tensor(last, device=device)])[: len(sampling)]
         forwarded = now()
-        draws = [self._draw(plan, index) for index in sampling]
-        for index, token in zip(sampling, sample(logits, draws), strict=True):
+        draws = [self._draw(plan.requests[index], packed.ends[index]) for index in sampling]
+        sampled = sample(logits, draws)
+        for index, token in zip(sampling, sampled, strict=True):
             tokens[index] = token
-            item = plan.items[index]
-            if token >= 0:
-                self._rows.append(item.request.id, item.start + item.num_tokens, token)
+        self._rows.append(sampling, sampled)
         return Sampled(tokens, built - begun, forwarded - built, now() - forwarded)
 
-    def _draw(self, plan: Plan, index: int) -> Draw:
-        item = plan.items[index]
-        request = item.request
+    def _draw(self, request: Request, position: int) -> Draw:
         seed = self._seeds.get(request.id)
         if seed is None:
             seed = self._seeds[request.id] = seed_of(request.id, request.params, self._seed)
-        return Draw(request.params, seed, item.start + item.num_tokens)
+        return Draw(request.params, seed, position)

@@ -2,7 +2,6 @@
 
 A client that has 10,000 requests waiting costs as much as one with a single request: only the front of each client's
 queue is compared with the others. Invariant: a client is in the order exactly while it has requests waiting.
-Omission: accounts of clients that never come back are kept; they are a number each.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ DEFAULT_SHARE = 20
 
 
 class Drr(Accounts):
-    """A deficit is never stored: it is the quanta of all rounds so far less what the client has spent."""
+    """A deficit is never stored: it is the quanta of all rounds so far less what the client has spent (its account)."""
 
     name = "drr"
     victim = "greediest"
@@ -33,32 +33,34 @@ class Drr(Accounts):
         super().__init__(env)
         self._quantum = self._wanted_quantum()
         self._round = 0
-        self._spent: dict[str, float] = {}
         self._turns: dict[str, int] = {}
-        """Places in the ring, by when a client joined it."""
+        """Places of waiting clients in the ring, by when they joined it."""
         self._joined = 0
 
     def begin(self) -> None:
         if self.env.config is self._config:
             return
-        deficits = {client: self.deficit(client) for client in self._spent}
+        deficits = {client: self.deficit(client) for client in self._accounts}
         super().begin()
         self._quantum = self._wanted_quantum()
         for client, deficit in deficits.items():
-            self._spent[client] = self._round * self._share(client) - deficit
+            self._accounts[client] = self._round * self._share(client) - deficit
         self.touch_all()
 
     def walk(self, client: str, queue: Mapping[str, Request]) -> Iterator[tuple[Rank, Request]]:
         """Ranked by the round in which the client can be served, and its place in the ring."""
-        spent, share = self._spent[client], self._share(client)
+        spent, share = self._accounts[client], self._share(client)
         for request in queue.values():
             yield (spent // share + 1, self._turns[client], client), request
             spent += self.price(request)
 
     def joins(self, client: str) -> None:
-        self._spent[client] = max(self._spent.get(client, 0.0), self._round * self._share(client))
+        self.put_down(client, max(self._accounts.get(client, 0.0), self._round * self._share(client)))
         self._joined += 1
         self._turns[client] = self._joined
+
+    def leaves(self, client: str) -> None:
+        del self._turns[client]
 
     def take(self, request: Request) -> None:
         first = self.first
@@ -67,15 +69,15 @@ class Drr(Accounts):
         super().take(request)
 
     def charge(self, client: str, tokens: int) -> None:
-        self._spent[client] = self._spent.get(client, self._round * self._share(client)) + tokens
+        self.put_down(client, self._accounts.get(client, self._round * self._share(client)) + tokens)
         self.touch(client)
 
     def deficit(self, client: str) -> float:
-        return self._round * self._share(client) - self._spent.get(client, 0.0)
+        return self._round * self._share(client) - self._accounts.get(client, 0.0)
 
     def service(self, client: str) -> float:
         """Over the client's weight; quanta it let pass count as service."""
-        return self._spent.get(client, 0.0) / self.weight(client)
+        return self._accounts.get(client, 0.0) / self.weight(client)
 
     def _share(self, client: str) -> float:
         return self._quantum * self.weight(client)

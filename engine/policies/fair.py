@@ -32,7 +32,7 @@ class Fair(Lcf):
             floor = self.service(self._left_last)
         else:
             return
-        self._counters[client] = max(self.service(client), floor)
+        self.put_down(client, max(self.service(client), floor))
 
     def leaves(self, client: str) -> None:
         self._left_last = client

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from engine.policies.accounts import Accounts
-from engine.policies.base import PolicyEnv
 from engine.policies.clients import Rank
 from engine.request import Request
 
@@ -19,10 +18,6 @@ class Lcf(Accounts):
     name = "lcf"
     victim = "greediest"
 
-    def __init__(self, env: PolicyEnv) -> None:
-        super().__init__(env)
-        self._counters: dict[str, float] = {}
-
     def walk(self, client: str, queue: Mapping[str, Request]) -> Iterator[tuple[Rank, Request]]:
         counter, weight = self.service(client), self.weight(client)
         for request in queue.values():
@@ -30,9 +25,9 @@ class Lcf(Accounts):
             counter += self.price(request) / weight
 
     def charge(self, client: str, tokens: int) -> None:
-        self._counters[client] = self.service(client) + tokens / self.weight(client)
+        self.put_down(client, self.service(client) + tokens / self.weight(client))
         self.touch(client)
 
     def service(self, client: str) -> float:
         """Weighted tokens over the client's weight; under `fair` with the lifts."""
-        return self._counters.get(client, 0.0)
+        return self._accounts.get(client, 0.0)

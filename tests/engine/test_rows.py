@@ -9,14 +9,19 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.executors.rows import BatchRows
-from engine.plan import PlanItem
-from engine.request import FinishReason, Request
+from engine.plan import Draft, Plan
+from engine.records import Kind
+from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
+from tests.engine.test_scheduler import finish
 
 
-def check(rows: BatchRows, items: list[PlanItem], multiple: int, size: int) -> None:
-    packed = rows.pack(items, multiple)
+def check(rows: BatchRows, plan: Plan, multiple: int, size: int) -> None:
+    items = plan.items
+    packed = rows.pack(plan, multiple)
+    assert packed.ends == [item.start + item.num_tokens for item in items]
+    assert packed.sampling == [place for place, item in enumerate(items) if item.samples]
     total = sum(item.num_tokens for item in items)
     assert len(packed.ids) == len(packed.positions) == len(packed.slots) == -(-total // multiple) * multiple
     assert packed.starts == [item.start for item in items]
@@ -64,16 +69,14 @@ def test_pack(size: int, policy: str) -> None:
         if not plan.items:
             continue
         most = max(most, len(plan.items))
-        check(rows, plan.items, rng.choice([1, 16]), size)
+        check(rows, plan, rng.choice([1, 16]), size)
         sampled = [rng.randrange(1, 9) if item.samples else None for item in plan.items]
-        for item, token in zip(plan.items, sampled, strict=True):
-            if token is not None:
-                rows.append(item.request.id, item.start + item.num_tokens, token)
+        rows.append(
+            [place for place, token in enumerate(sampled) if token is not None],
+            [token for token in sampled if token is not None],
+        )
 
-        def ends(request: Request, token: int) -> FinishReason | None:
-            return FinishReason.LENGTH if scheduler.length_reached(request) else None
-
-        for request, _ in scheduler.commit(plan, sampled, ends):
+        for request in finish(scheduler, plan, sampled):
             rows.release(request.id)
     assert preempted > 0 and most > 2
 
@@ -83,12 +86,19 @@ def test_release_of_unknown_and_twice() -> None:
     rows.release("nobody")
     request = Request("a", [1, 2])
     request.block_table = [1]
-    item = PlanItem(request, 2, 0, "new", (1,), True)  # type: ignore[arg-type]
-    check(rows, [item], 1, 4)
+    check(rows, plan_of(request), 1, 4)
     rows.release("a")
     rows.release("a")
     other = Request("b", [3])
     other.block_table = [2]
     again = Request("c", [4])
     again.block_table = [3]
-    check(rows, [PlanItem(r, 1, 0, "new", tuple(r.block_table), True) for r in (other, again)], 1, 4)  # type: ignore[arg-type]
+    check(rows, plan_of(other, again), 1, 4)
+
+
+def plan_of(*requests: Request) -> Plan:
+    """All of each request."""
+    plan = Plan()
+    for request in requests:
+        Draft(plan, 100, 0, False, 0).give(request, request.num_tokens, 0, Kind.NEW, request.block_table)
+    return plan

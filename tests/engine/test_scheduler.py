@@ -6,6 +6,7 @@ That its decisions are vLLM's is `tests/parity`; here the expected values come f
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -36,13 +37,20 @@ def add(it: Scheduler, id: str, prompt: int | list[int], output: int | None = No
     return request
 
 
-def commit(it: Scheduler, plan: Plan, token: int = 7) -> list[str]:
-    def ends(request: Request, token: int) -> FinishReason | None:
-        return FinishReason.LENGTH if it.length_reached(request) else None
+def finish(it: Scheduler, plan: Plan, sampled: Sequence[int | None]) -> list[Request]:
+    """Append the tokens and end who has had them all; nobody stops of his own."""
+    drawn = [(request, token) for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
+    for request, token in drawn:
+        request.token_ids.append(token)
+    ended = [request for request, _ in drawn if it.length_reached(request)]
+    it.finish([(request, FinishReason.LENGTH) for request in ended])
+    return ended
 
-    done = it.commit(plan, [token if item.samples else None for item in plan.items], ends)
+
+def commit(it: Scheduler, plan: Plan, token: int = 7) -> list[str]:
+    ended = finish(it, plan, [token if samples else None for samples in plan.samples])
     it.pool.check({id: request.block_table for id, request in it.requests.items()})
-    return [request.id for request, _ in done]
+    return [request.id for request in ended]
 
 
 def step(it: Scheduler) -> tuple[dict[str, int], Plan]:
@@ -324,7 +332,7 @@ def test_a_request_without_finite_logits_leaves_no_keys() -> None:
     it = scheduler(num_blocks=20, block_size=4)
     add(it, "bad", [1] * 12, 5)
     plan = it.schedule()
-    it.commit(plan, [-1], lambda request, token: FinishReason.ERROR)
+    it.finish([(plan.requests[0], FinishReason.ERROR)])
     assert it.pool._index == {} and it.pool.num_free == 19
     add(it, "next", [1] * 12, 1)
     assert it.schedule().prefix.hits == 0

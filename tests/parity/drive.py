@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.request import Request
+from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
 
@@ -61,11 +61,11 @@ def run_case(case: Json) -> list[Json]:
         line["preempted"] = [victim.id for victim in plan.preempted]
         new_blocks = {i.request.id: list(i.new_blocks) for i in plan.items}
         sampled = [outputs[i.request.id][i.request.num_output] if i.samples else None for i in plan.items]
-
-        def ends(request: Request, token: int) -> Any:
-            return "length" if scheduler.length_reached(request) else None
-
-        finished = scheduler.commit(plan, sampled, ends)
+        drawn = [request for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
+        for request in drawn:
+            request.token_ids.append(outputs[request.id][request.num_output])
+        finished = [(request, "length") for request in drawn if scheduler.length_reached(request)]
+        scheduler.finish([(request, FinishReason.LENGTH) for request, _ in finished])
         pool.check({id: request.block_table for id, request in scheduler.requests.items()})
         used = pool.num_usable - pool.num_free
         line |= {

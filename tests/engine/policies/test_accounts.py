@@ -105,14 +105,14 @@ def test_an_abort_leaves_the_queue_too(others_wait: bool, lifted: int) -> None:
     policy.take(policy.head())
     policy.add(make("a1", 50, client="a"))
     aborted = [make("b1", 9, client="b"), make("b2", 9, client="b")]
-    policy._counters["a"] = 0.0  # type: ignore[attr-defined]
+    policy._accounts["a"] = 0.0  # type: ignore[attr-defined]
     add_all(policy, aborted)
     policy.remove(aborted[0])
     policy.take(policy.head())
     assert policy.service("a") == 50
     if others_wait:
         run(policy, policy.head())
-        policy._counters["b"] = 50.0  # type: ignore[attr-defined]
+        policy._accounts["b"] = 50.0  # type: ignore[attr-defined]
     else:
         policy.remove(aborted[1])
     assert len(policy) == 0
