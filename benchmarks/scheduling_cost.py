@@ -31,6 +31,7 @@ import time
 from typing import Any
 
 from engine.clock import RealClock
+from engine.collector import keep_collector_quiet
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.executors.base import Sampled
@@ -108,6 +109,7 @@ class Case:
         if tokenizer.vocab_size < 300:
             self._vocabulary = list(range(32, 127))
         self.executor = NullExecutor(config, self._vocabulary)
+        keep_collector_quiet()
         self.engine = Engine(config, self.executor, tokenizer, RealClock())
         self._rng = random.Random(running)
         self._numbers = itertools.count()

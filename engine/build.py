@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from engine.clock import Clock, RealClock
+from engine.collector import keep_collector_quiet
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.errors import ConfigError
@@ -72,6 +73,7 @@ def build_engine(
         weights = load_weights(model, shape, kind, where, lambda done, total: tell("loading weights", done, total))
     tell("preparing the model", 0, 1)
     decoder = Decoder(shape, weights, config.model_len)
+    keep_collector_quiet()
     clock = clock or RealClock()
     executor = TorchExecutor(decoder, config, clock, seed)
     tell("ready", 1, 1)

@@ -9,12 +9,11 @@ Invariant: every submitted request gets exactly one end: `rejected`, or `finishe
 
 from __future__ import annotations
 
-import gc
-import heapq
 import os
 from collections.abc import Sequence
-from itertools import count, islice
+from itertools import islice
 
+from engine.arrivals import Arrivals
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import ConfigError
@@ -22,6 +21,7 @@ from engine.executors.base import Executor, Sampled
 from engine.host import InFlight
 from engine.output import Output
 from engine.plan import Plan
+from engine.progress import Progress
 from engine.rebuild import Reencode, carry_over, encode_anew
 from engine.records import (
     WAITING_HEAD,
@@ -40,13 +40,11 @@ from engine.records import (
     Token,
 )
 from engine.request import FinishReason, Request
-from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
 from engine.thrash import ThrashDetector
 from engine.tokenizer import Tokenizer
 
 NOTHING_COPIED = Copied()
-YOUNG_OBJECTS = 50_000
 SMOOTHING = 0.2
 """Weight of the newest measurement of prefill speed."""
 
@@ -63,7 +61,6 @@ class Engine:
         vocab_size: int | None = None,
     ) -> None:
         """`vocab_size`: the model's, where it can differ from the tokenizer's."""
-        keep_collector_quiet()
         self.scheduler = Scheduler(config)
         self.executor = executor
         self.tokenizer = tokenizer
@@ -77,14 +74,10 @@ class Engine:
         self.knob_version = 0
         self._vocabulary = min(tokenizer.vocab_size, vocab_size or tokenizer.vocab_size)
         """Ids below this are known to tokenizer and model alike."""
-        self._planned: dict[str, Request] = {}
-        self._arrivals: list[tuple[float, int, Request]] = []
-        """The planned requests as a heap; those aborted meanwhile are still in it (see `_first_planned`)."""
-        self._order = count()
+        self._planned = Arrivals()
         self._outputs: dict[str, Output] = {}
         self._thrash = ThrashDetector()
-        self._fruitless = 0
-        """Preemptions since anybody got further."""
+        self._progress = Progress()
         self._check = os.environ.get("WORKBENCH_CHECK") == "1"
         self._shown_control: tuple[bool, float | None, int] = (False, None, 0)
         # What happened since the last record.
@@ -120,19 +113,15 @@ class Engine:
         if reason is not None:
             self._rejected.append(Rejected(request.id, request.client, reason))
         elif request.arrival > now:
-            heapq.heappush(self._arrivals, (request.arrival, next(self._order), request))
-            self._planned[request.id] = request
+            self._planned.plan(request)
         else:
             self._admit(request)
 
     def abort(self, id: str, detail: str = "aborted") -> None:
         """End a request wherever it is; unknown and finished ids are ignored."""
-        planned = self._planned.pop(id, None)
+        planned = self._planned.remove(id)
         if planned is not None:
             self._admit(planned)  # so that its end has a beginning in the records
-            if len(self._arrivals) > 2 * len(self._planned) + 64:
-                self._arrivals = [entry for entry in self._arrivals if self._planned.get(entry[2].id) is entry[2]]
-                heapq.heapify(self._arrivals)
         request = self.scheduler.abort(id)
         if request is not None:
             self.executor.release(id)
@@ -161,13 +150,13 @@ class Engine:
         self._preempted += carried.preempted
         for request, reason, detail in carried.ended:
             self._aborted[request.id] = self._finish(request, reason, detail)
-        for id, planned in list(self._planned.items()):
+        for planned in list(self._planned):
             if reencode is not None:
                 encode_anew(planned, reencode)
             why = self._refusal(planned)
             if why is not None:
-                del self._planned[id]
-                self._rejected.append(Rejected(id, planned.client, why))
+                self._planned.remove(planned.id)
+                self._rejected.append(Rejected(planned.id, planned.client, why))
         if reencode is not None:
             for request in self.scheduler.requests.values():
                 self._outputs[request.id] = self.make_output(request)
@@ -206,7 +195,7 @@ class Engine:
 
     def next_arrival(self) -> float | None:
         """When the next planned request arrives, on the engine's clock."""
-        first = self._first_planned()
+        first = self._planned.first()
         return first.arrival if first is not None else None
 
     def next_event(self) -> float | None:
@@ -262,9 +251,7 @@ class Engine:
         executed = self.clock.now()
         self._time_prefill(plan, sampled)
 
-        self._watch_progress(plan, any(token is not None for token in sampled.tokens))
-        if plan.requests:
-            self._watch_thrash(plan)
+        self._watch(plan, any(token is not None for token in sampled.tokens))
         tokens, ended = self._read(plan, sampled.tokens)
         self.scheduler.finish(ended)
         for request, reason in ended:
@@ -319,29 +306,19 @@ class Engine:
             taken = sampled.forward / count
             env.token_seconds += (taken - env.token_seconds) * (SMOOTHING if env.token_seconds else 1.0)
 
-    def _watch_progress(self, plan: Plan, sampled: bool) -> None:
-        """End a preemption storm in which nobody gets anywhere.
-
-        Two requests that tie under `priority` can evict each other for ever when prompts are admitted by their first
-        chunk. After more preemptions than there are requests, without a token or a new furthest point of anybody, one
-        request at a time is admitted until one ends.
-        """
-        if sampled or any(request.num_computed > request.high_water for request in plan.requests):
-            self._fruitless = 0
-            return
-        self._fruitless += len(plan.preempted)
-        if self._fruitless > 16 + 2 * len(self.scheduler.requests) and not self.scheduler.solo:
-            self.scheduler.solo = True
+    def _watch(self, plan: Plan, sampled: bool) -> None:
+        """Name a preemption storm when one begins; end one in which nobody gets anywhere."""
+        scheduler, progress = self.scheduler, self._progress
+        copied = (len(plan.copies_out) + len(plan.copies_in)) * self.config.block_size
+        if plan.requests and self._thrash.count(plan.preempted, plan.num_tokens, plan.recomputed + copied):
+            self.notice(self._thrash.name(scheduler.pressure()))
+        stuck = progress.stuck(plan.requests, len(plan.preempted), sampled, len(scheduler.requests))
+        if stuck and not scheduler.solo:
+            scheduler.solo = True
             self.notice(
-                f"{self._fruitless} preemptions without progress: requests run one at a time until one ends; "
+                f"{progress.fruitless} preemptions without progress: requests run one at a time until one ends; "
                 "more blocks, fewer max_num_seqs or scheduler_reserve_full_isl would prevent this"
             )
-
-    def _watch_thrash(self, plan: Plan) -> None:
-        """Name a preemption storm and its cause when one begins."""
-        copied = (len(plan.copies_out) + len(plan.copies_in)) * self.config.block_size
-        if self._thrash.count(plan.preempted, plan.num_tokens, plan.recomputed + copied):
-            self.notice(self._thrash.name(self.scheduler.pressure()))
 
     def _publish(
         self,
@@ -415,7 +392,7 @@ class Engine:
             self._finished(output.request, FinishReason.ERROR, "the engine failed", "")
             for output in self._outputs.values()
         ]
-        lost = [Rejected(r.id, r.client, "the engine failed") for r in (*self._planned.values(), *unread)]
+        lost = [Rejected(r.id, r.client, "the engine failed") for r in (*self._planned, *unread)]
         return Iteration(
             seq=self.seq,
             step=self.step_count,
@@ -450,24 +427,12 @@ class Engine:
         return self.scheduler.refusal(request)
 
     def _take_arrivals(self, now: float) -> None:
-        while (request := self._first_planned()) is not None and request.arrival is not None:
-            if request.arrival > now:
-                return
-            del self._planned[request.id]
+        for request in self._planned.due(now):
             reason = self.scheduler.refusal(request)  # there may be fewer blocks than when it was planned
             if reason is not None:
                 self._rejected.append(Rejected(request.id, request.client, reason))
             else:
                 self._admit(request)
-
-    def _first_planned(self) -> Request | None:
-        """The next planned request to arrive."""
-        while self._arrivals:
-            request = self._arrivals[0][2]
-            if self._planned.get(request.id) is request:
-                return request
-            heapq.heappop(self._arrivals)
-        return None
 
     def make_output(self, request: Request) -> Output:
         """What ends a request and makes text of it; an engine without a model has another."""
@@ -486,7 +451,7 @@ class Engine:
                 tuple(request.token_ids),
                 request.prompt_text,
                 self.scheduler.most_output(request),
-                describe(request.params),
+                request.params.describe(),
                 request.deadline,
                 request.expected_output,
                 request.params,
@@ -513,29 +478,3 @@ class Engine:
             request.num_preemptions,
             request.recomputed_tokens,
         )
-
-
-def keep_collector_quiet() -> None:
-    """Let Python look for cycles less often than after every 700 new objects.
-
-    An iteration makes two a request and drops most of them again, none in a cycle. With 1,024 running, looking for
-    cycles took half of all the time besides the model's.
-    """
-    young, *older = gc.get_threshold()
-    if 0 < young < YOUNG_OBJECTS:
-        gc.set_threshold(YOUNG_OBJECTS, *older)
-
-
-def describe(params: SamplingParams) -> str:
-    """Sampling in a few words, for people."""
-    if params.greedy:
-        words = ["greedy"]
-    else:
-        words = [f"T {params.temperature:g}"]
-        words += [f"top_p {params.top_p:g}"] if params.top_p < 1 else []
-        words += [f"top_k {params.top_k}"] if params.top_k > 0 else []
-        words += [f"min_p {params.min_p:g}"] if params.min_p > 0 else []
-        words += [f"seed {params.seed}"] if params.seed is not None else []
-    words += ["EOS ignored"] if params.ignore_eos else []
-    words += [f"{len(params.stop)} stop strings"] if params.stop else []
-    return " ".join(words)

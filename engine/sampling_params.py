@@ -50,3 +50,17 @@ class SamplingParams:
     @property
     def greedy(self) -> bool:
         return self.temperature < GREEDY_BELOW
+
+    def describe(self) -> str:
+        """In a few words, for people."""
+        if self.greedy:
+            words = ["greedy"]
+        else:
+            words = [f"T {self.temperature:g}"]
+            words += [f"top_p {self.top_p:g}"] if self.top_p < 1 else []
+            words += [f"top_k {self.top_k}"] if self.top_k > 0 else []
+            words += [f"min_p {self.min_p:g}"] if self.min_p > 0 else []
+            words += [f"seed {self.seed}"] if self.seed is not None else []
+        words += ["EOS ignored"] if self.ignore_eos else []
+        words += [f"{len(self.stop)} stop strings"] if self.stop else []
+        return " ".join(words)

@@ -12,7 +12,7 @@ import torch
 from engine.build import build_engine
 from engine.clock import ManualClock
 from engine.config import EngineConfig
-from engine.engine import Engine, describe
+from engine.engine import Engine
 from engine.errors import ConfigError
 from engine.executors.torch_executor import TorchExecutor
 from engine.models.decoder import Decoder
@@ -723,9 +723,3 @@ def _quick(plan: Any) -> Any:
 
     tokens = [made_up("x", len(item.request.token_ids)) if item.samples else None for item in plan.items]
     return Sampled(tokens, 0.0, 0.0, 0.0)
-
-
-def test_describe() -> None:
-    assert describe(SamplingParams()) == "greedy"
-    params = SamplingParams(temperature=0.8, top_p=0.9, top_k=5, min_p=0.1, seed=0, ignore_eos=True, stop=("a", "b"))
-    assert describe(params) == "T 0.8 top_p 0.9 top_k 5 min_p 0.1 seed 0 EOS ignored 2 stop strings"

@@ -95,7 +95,7 @@ def test_nothing_is_left_of_who_is_gone(monkeypatch: pytest.MonkeyPatch, asked: 
         tracemalloc.stop()
     assert bytes_after - bytes_before < 20_000, (bytes_before, bytes_after)
     assert objects_after - objects_before < 300, (objects_before, objects_after)
-    assert len(churn.engine._arrivals) <= 64
+    assert len(churn.engine._planned._heap) <= 64
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
