@@ -70,8 +70,11 @@ class NullExecutor:
         self._at += len(sampling)
         sampled = time.perf_counter()
         tokens: list[int | None] = [None] * len(plan.requests)
-        for place, token in zip(sampling, made_up, strict=True):
-            tokens[place] = token
+        if len(made_up) == len(tokens):
+            tokens = list(made_up)
+        else:
+            for place, token in zip(sampling, made_up, strict=True):
+                tokens[place] = token
         self._rows.append(sampling, made_up)
         return Sampled(tokens, built - begun + time.perf_counter() - sampled, sampled - built, 0.0)
 

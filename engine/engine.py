@@ -242,7 +242,7 @@ class Engine:
             self.in_flight = InFlight(
                 self.step_count + 1,
                 begun,
-                tuple([request.id for request in plan.requests]),
+                tuple(plan.ids),
                 plan.num_tokens,
                 len(self.scheduler.waiting),
             )

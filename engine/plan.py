@@ -30,6 +30,7 @@ class Plan:
     """
 
     requests: list[Request] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
     """As they go into the record."""
     samples: list[bool] = field(default_factory=list)
@@ -116,6 +117,7 @@ class Draft:
             phase = Phase.DECODE if count == 1 and start + 1 == known > request.num_prompt else Phase.PREFILL
         item = Scheduled(request.id, count, kind, phase, start, recomputed, tuple(new_blocks))
         self.plan.requests.append(request)
+        self.plan.ids.append(request.id)
         self.plan.scheduled.append(item)
         self.plan.samples.append(start + count == known)
         self.given[request.id] = request, item
@@ -126,7 +128,7 @@ class Draft:
         if self.given.pop(request.id, None) is None:
             return False
         at = self.plan.requests.index(request)
-        del self.plan.requests[at], self.plan.samples[at]
+        del self.plan.requests[at], self.plan.ids[at], self.plan.samples[at]
         self.spend(request, -self.plan.scheduled.pop(at).num_tokens)
         return True
 

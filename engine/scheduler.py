@@ -263,7 +263,8 @@ class Scheduler:
     def _serve_running(self, draft: Draft) -> None:
         """Give every running request its tokens, in order, preempting when blocks are short."""
         plan, pool, block_size = draft.plan, self.pool, self.config.block_size
-        add_request, add_item, add_samples = plan.requests.append, plan.scheduled.append, plan.samples.append
+        add_request, add_id = plan.requests.append, plan.ids.append
+        add_item, add_samples = plan.scheduled.append, plan.samples.append
         new, kind, phase, running = tuple.__new__, Kind.RUNNING, Phase.DECODE, RequestStatus.RUNNING
         reading = self.static and self.batch.reading()
         # Nothing but blocks can keep a decode from running; and they last for all, so that nobody is preempted.
@@ -287,14 +288,16 @@ class Scheduler:
                     request.block_table += new_blocks
                 if within == last and pool.caching:
                     register(pool, request, block_size, start + 1)
-                item: Scheduled = new(Scheduled, (request.id, 1, kind, phase, start, 0, new_blocks))
+                id = request.id
+                item: Scheduled = new(Scheduled, (id, 1, kind, phase, start, 0, new_blocks))
                 add_request(request)
+                add_id(id)
                 add_item(item)
                 add_samples(True)
                 if roomy:
                     request.num_computed = start + 1
                 else:
-                    draft.given[request.id] = request, item
+                    draft.given[id] = request, item
                 budget -= 1
             else:
                 draft.budget = budget

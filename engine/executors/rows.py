@@ -41,6 +41,8 @@ class BatchRows:
         self._tables = np.zeros((rows, -(-max_len // block_size)), np.int64)
         self._used = np.zeros(rows, np.int64)
         """Blocks in each row's table."""
+        self._computed = np.zeros(rows, np.int64)
+        """Tokens of each row computed so far."""
         self._row: dict[str, int] = {}
         self._free = list(range(rows - 1, -1, -1))
         self._packed = self._ends = np.zeros(0, np.int64)
@@ -53,28 +55,32 @@ class BatchRows:
 
     def pack(self, plan: Plan, multiple: int) -> Packed:
         """The arrays of a plan, in its order. A request that is new here brings its whole table."""
-        names, counted, _, _, starts, _, new_blocks = zip(*plan.scheduled, strict=True)
-        row = self._row
+        row, count = self._row, len(plan.ids)
         grown: list[int] = []
         blocks: list[int] = []
-        for request, new in compress(zip(plan.requests, new_blocks, strict=True), new_blocks):
-            if len(new) == 1 and request.id in row:
-                grown.append(row[request.id])
+        for item, request in [pair for pair in zip(plan.scheduled, plan.requests, strict=True) if pair[0].new_blocks]:
+            new = item.new_blocks
+            if len(new) == 1 and item.id in row:
+                grown.append(row[item.id])
                 blocks += new
             else:
-                self._place(request, new)
+                self._place(request, new, item.computed_before)
         if grown:
             self._tables[grown, self._used[grown]] = blocks
             self._used[grown] += 1
-        rows = np.array([row[id] for id in names], np.int64)
-        first = np.array(starts, np.int64)
-        counts = np.array(counted, np.int64)
-        offsets = np.zeros(len(names) + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        total = int(offsets[-1])
+        rows = np.fromiter(map(row.__getitem__, plan.ids), np.int64, count)
+        first = self._computed[rows]
+        total = plan.num_tokens
+        if total == count:
+            counts = np.ones(count, np.int64)
+            offsets = np.arange(count + 1)
+        else:
+            counts = np.array([item.num_tokens for item in plan.scheduled], np.int64)
+            offsets = np.zeros(count + 1, np.int64)
+            np.cumsum(counts, out=offsets[1:])
         padded = -(-total // multiple) * multiple
         ids, positions, slots = (np.zeros(padded, np.int64) for _ in range(3))
-        if total == len(names):
+        if total == count:
             owner, at = rows, first
         else:
             owner = np.repeat(rows, counts)
@@ -85,15 +91,16 @@ class BatchRows:
         slots[:total] = self._tables[owner, block] * self.block_size + within
         tables = self._tables[rows, : int(self._used[rows].max())]
         self._packed, self._ends = rows, first + counts
+        self._computed[rows] = self._ends
         return Packed(
             ids,
             positions,
             slots,
             tables,
             offsets.tolist(),
-            list(starts),
+            first.tolist(),
             self._ends.tolist(),
-            list(compress(range(len(names)), plan.samples)),
+            list(compress(range(count), plan.samples)),
         )
 
     def append(self, places: Sequence[int], tokens: Sequence[int]) -> None:
@@ -106,13 +113,14 @@ class BatchRows:
             rows, ends, new = rows[usable], ends[usable], new[usable]
         self._tokens[rows, ends] = new
 
-    def _place(self, request: Request, new_blocks: Sequence[int]) -> None:
-        """Bring a request's row up to date."""
+    def _place(self, request: Request, new_blocks: Sequence[int], start: int) -> None:
+        """Bring a request's row up to date; `start` of its tokens are computed."""
         row = self._row.get(request.id)
         if row is None:
             row = self._row[request.id] = self._take_row()
             known = request.token_ids
             self._tokens[row, : len(known)] = known
+            self._computed[row] = start
             used = 0
         else:
             used = int(self._used[row])
@@ -128,5 +136,6 @@ class BatchRows:
             self._tokens = np.concatenate([self._tokens, np.zeros_like(self._tokens)])
             self._tables = np.concatenate([self._tables, np.zeros_like(self._tables)])
             self._used = np.concatenate([self._used, np.zeros_like(self._used)])
+            self._computed = np.concatenate([self._computed, np.zeros_like(self._computed)])
             self._free = list(range(2 * rows - 1, rows - 1, -1))
         return self._free.pop()

@@ -75,8 +75,11 @@ class TorchExecutor:
         forwarded = now()
         draws = [self._draw(plan.requests[index], packed.ends[index]) for index in sampling]
         sampled = sample(logits, draws)
-        for index, token in zip(sampling, sampled, strict=True):
-            tokens[index] = token
+        if len(sampled) == len(tokens):
+            tokens = list(sampled)
+        else:
+            for index, token in zip(sampling, sampled, strict=True):
+                tokens[index] = token
         self._rows.append(sampling, sampled)
         return Sampled(tokens, built - begun, forwarded - built, now() - forwarded)
 

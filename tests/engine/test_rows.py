@@ -101,4 +101,5 @@ def plan_of(*requests: Request) -> Plan:
     plan = Plan()
     for request in requests:
         Draft(plan, 100, 0, False, 0).give(request, request.num_tokens, 0, Kind.NEW, request.block_table)
+    plan.num_tokens = sum(request.num_tokens for request in requests)
     return plan
