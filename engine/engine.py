@@ -89,6 +89,7 @@ class Engine:
         """By a rebuild."""
         self._rebuilt: Rebuilt | None = None
         self._notices: list[str] = []
+        self._order: list[str] = []
 
     @property
     def config(self) -> EngineConfig:
@@ -111,7 +112,7 @@ class Engine:
         elif not accepted:
             reason = self._refusal(request)
         if reason is not None:
-            self._rejected.append(Rejected(request.id, request.client, reason))
+            self._reject(request, reason)
         elif request.arrival > now:
             self._planned.plan(request)
         else:
@@ -126,6 +127,7 @@ class Engine:
         if request is not None:
             self.executor.release(id)
             self._aborted[id] = self._finish(request, FinishReason.ABORT, detail)
+            self._order.append("x")
 
     def set_knob(self, name: str, value: object) -> None:
         """Change a live knob; ConfigError, and nothing changed, when it cannot be."""
@@ -134,6 +136,7 @@ class Engine:
         self.scheduler.configure(new)
         self.knob_version += 1
         self._knobs.append(KnobChange(name, getattr(old, name), getattr(new, name), self.knob_version))
+        self._order.append("k")
 
     def rebuild(self, new: Engine, model: str, dtype: str, reencode: Reencode | None = None) -> None:
         """Go on with the scheduler, executor and tokenizer of a freshly built engine. All requests are kept.
@@ -156,7 +159,7 @@ class Engine:
             why = self._refusal(planned)
             if why is not None:
                 self._planned.remove(planned.id)
-                self._rejected.append(Rejected(planned.id, planned.client, why))
+                self._reject(planned, why)
         if reencode is not None:
             for request in self.scheduler.requests.values():
                 self._outputs[request.id] = self.make_output(request)
@@ -343,6 +346,7 @@ class Engine:
             knobs=tuple(self._knobs),
             arrived=tuple(self._arrived),
             rejected=tuple(self._rejected),
+            order="".join(self._order),
             scheduled=scheduled,
             preempted=(*self._preempted, *plan.preempted),
             tokens=tokens,
@@ -374,7 +378,7 @@ class Engine:
         self._shown_control = (self.paused, self.pace, len(self._planned))
         self._aborted.clear()
         self._rebuilt = None
-        for pending in (self._arrived, self._rejected, self._knobs, self._notices, self._preempted):
+        for pending in (self._arrived, self._rejected, self._knobs, self._notices, self._preempted, self._order):
             pending.clear()
         if self._check:
             scheduler.check(plan)
@@ -430,9 +434,13 @@ class Engine:
         for request in self._planned.due(now):
             reason = self.scheduler.refusal(request)  # there may be fewer blocks than when it was planned
             if reason is not None:
-                self._rejected.append(Rejected(request.id, request.client, reason))
+                self._reject(request, reason)
             else:
                 self._admit(request)
+
+    def _reject(self, request: Request, reason: str) -> None:
+        self._rejected.append(Rejected(request.id, request.client, reason))
+        self._order.append("r")
 
     def make_output(self, request: Request) -> Output:
         """What ends a request and makes text of it; an engine without a model has another."""
@@ -442,6 +450,7 @@ class Engine:
         self.scheduler.add(request)
         self._outputs[request.id] = self.make_output(request)
         assert request.arrival is not None
+        self._order.append("a")
         self._arrived.append(
             Arrived(
                 request.id,

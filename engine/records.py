@@ -269,6 +269,8 @@ class Iteration:
     knobs: tuple[KnobChange, ...] = ()
     arrived: tuple[Arrived, ...] = ()
     rejected: tuple[Rejected, ...] = ()
+    order: str = ""
+    """How the above and the aborts were mixed, a letter each: k knob, a arrived, r rejected, x aborted."""
     scheduled: tuple[Scheduled, ...] = ()
     preempted: tuple[Preempted, ...] = ()
     tokens: tuple[Token, ...] = ()
