@@ -31,13 +31,23 @@ class VirtualClock:
 
 
 class ShiftedClock:
-    """Real time, shifted: a rerun begins each iteration when the recording did, and then measures for itself."""
+    """Real time, shifted. A rerun stops it while it repeats: then it is to the microsecond when the recording says."""
 
     def __init__(self) -> None:
         self._shift = -time.perf_counter()
+        self._stopped: float | None = None
 
     def now(self) -> float:
-        return time.perf_counter() + self._shift
+        return time.perf_counter() + self._shift if self._stopped is None else self._stopped
 
     def jump(self, to: float) -> None:
         self._shift = to - time.perf_counter()
+        if self._stopped is not None:
+            self._stopped = to
+
+    def stop(self) -> None:
+        self._stopped = self.now()
+
+    def go_on(self) -> None:
+        if self._stopped is not None:
+            self._shift, self._stopped = self._stopped - time.perf_counter(), None

@@ -6,6 +6,7 @@ the fork, so iterations that both futures share are in neither.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -55,6 +56,10 @@ class Totals:
     itl_p50_s: float | None
     itl_p99_s: float | None
     finished: int
+    """By length or a stop."""
+    aborted: int
+    failed: int
+    """Ended by an error."""
     rejected: int
     preemptions: int
     recomputed_tokens: int
@@ -196,6 +201,7 @@ class _Reading:
         makespan = ran[-1].t_end - future.start if ran else 0.0
         tokens = sum(len(it.tokens) for it in ran)
         records = future.records
+        ends = Counter(done.reason for it in records for done in it.finished)
         return Totals(
             makespan_s=makespan,
             iterations=len(ran),
@@ -205,7 +211,9 @@ class _Reading:
             ttft_p99_s=_percentile(self.ttfts, 99),
             itl_p50_s=_percentile(self.gaps, 50),
             itl_p99_s=_percentile(self.gaps, 99),
-            finished=sum(len(it.finished) for it in records),
+            finished=ends[FinishReason.LENGTH] + ends[FinishReason.STOP],
+            aborted=ends[FinishReason.ABORT],
+            failed=ends[FinishReason.ERROR],
             rejected=self.rejected,
             preemptions=sum(len(it.preempted) for it in records),
             recomputed_tokens=sum(item.recomputed for it in ran for item in it.scheduled),

@@ -11,17 +11,16 @@ that told of nothing else have no counterpart.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.engine import Engine
-from engine.errors import ForkError
-from engine.records import Iteration
+from engine.errors import ConfigError, ForkError
+from engine.records import Iteration, KnobChange, Rebuilt
 from engine.request import Request
 from engine.whatif.clocks import MovedClock
-from engine.whatif.journal import Commands, Journal, Life, check_sum
+from engine.whatif.journal import Aborted, Commands, Journal, Life, check_sum
 
 STUCK = 1000
 """Tries in a row without an executed iteration after which a future is given up."""
@@ -45,13 +44,19 @@ class Conductor:
         clock: MovedClock,
         request_of: Callable[[Life], Request],
         skip_knobs: Collection[str] = (),
+        rebuild: Callable[[Rebuilt, bool], None] | None = None,
     ) -> None:
-        """skip_knobs: recorded changes of these knobs are not made."""
+        """skip_knobs: recorded changes of these knobs are not made.
+
+        rebuild: builds the engine anew as the recorded one was, told whether the model became another one; without it
+        no rebuild can be repeated.
+        """
         self.journal = journal
         self.engine = engine
         self.clock = clock
         self.request_of = request_of
         self.skip_knobs = frozenset(skip_knobs)
+        self.rebuild = rebuild
         self.notes: list[str] = []
         """What a person should know about the future, one line each."""
 
@@ -96,21 +101,20 @@ class Conductor:
 
     def _obey(self, commands: Commands, seq: int) -> None:
         engine = self.engine
-        if commands.rebuilt is not None:
-            raise ForkError(f"the engine was built anew at record {seq}: what-if reaches only up to there")
         engine.paused, engine.pace = commands.paused, commands.pace
-        for change in commands.knobs:
-            if change.name not in self.skip_knobs:
-                engine.set_knob(change.name, change.new)
-        arrivals = deque(commands.arrived)
-        for id, detail in commands.aborted:
-            if any(life.arrived.id == id for life in arrivals):
-                while arrivals[0].arrived.id != id:
-                    engine.submit(self.request_of(arrivals.popleft()), accepted=True)
-                engine.submit(self.request_of(arrivals.popleft()), accepted=True)
-            engine.abort(id, detail)
-        for life in arrivals:
-            engine.submit(self.request_of(life), accepted=True)
+        for command in commands.in_order():
+            match command:
+                case Life():
+                    engine.submit(self.request_of(command), accepted=True)
+                case Aborted(id, detail):
+                    engine.abort(id, detail)
+                case KnobChange():
+                    if command.name not in self.skip_knobs:
+                        engine.set_knob(command.name, command.new)
+                case Rebuilt() if self.rebuild is not None:
+                    self.rebuild(command, commands.model_changed)
+                case Rebuilt():
+                    raise ForkError(f"the engine was built anew at record {seq}: a rerun reaches only up to there")
 
     # ---- after it ---------------------------------------------------------------------------------
 
@@ -154,25 +158,38 @@ class Conductor:
             if seq < start:
                 continue
             time = self.journal.starts[seq]
-            if commands.rebuilt is not None:
-                self.notes.append(f"the recorded engine was built anew at {time:.1f} s; the one here stays as it is")
-            for change in commands.knobs:
-                if change.name not in self.skip_knobs:
-                    due.append(_Due(time, next(order), _call(engine.try_knob, change.name, change.new)))
-            for life in commands.arrived:
-                if life.arrived.id in taken:
-                    due.append(_Due(life.arrived.arrival, next(order), self._submit_later(life)))
-                else:
-                    taken.add(life.arrived.id)
-                    planned.append(self.request_of(life))
-            for id, detail in commands.aborted:
-                due.append(_Due(time, next(order), _call(engine.abort, id, detail)))
+            for command in commands.in_order():
+                match command:
+                    case Life():
+                        if command.arrived.id in taken:
+                            due.append(_Due(command.arrived.arrival, next(order), self._submit_later(command)))
+                        else:
+                            taken.add(command.arrived.id)
+                            planned.append(self.request_of(command))
+                    case Aborted(id, detail):
+                        due.append(_Due(time, next(order), _call(engine.abort, id, detail)))
+                    case KnobChange():
+                        if command.name not in self.skip_knobs:
+                            due.append(_Due(time, next(order), _call(self._change, command.name, command.new)))
+                    case Rebuilt():
+                        self.notes.append(
+                            f"the recorded engine was built anew at {time:.1f} s; the one here stays as it is"
+                        )
         now = self.clock.now()
         for request in planned:
             # Whether it fits is asked when it arrives: the pool may be another one then.
             engine.submit(request, accepted=request.arrival is not None and request.arrival > now)
         heapq.heapify(due)
         return due
+
+    def _change(self, name: str, value: object) -> None:
+        """A change that was possible in the recording may not be here."""
+        engine = self.engine
+        try:
+            engine.set_knob(name, value)
+        except ConfigError as error:
+            engine.notice(f"refused {error}")
+            self.notes.append(f"{name}={value}, as recorded at {engine.clock.now():.1f} s, is refused here: {error}")
 
     def _submit_later(self, life: Life) -> Callable[[], None]:
         return lambda: self.engine.submit(self.request_of(life))
@@ -189,5 +206,5 @@ class Conductor:
         return True
 
 
-def _call(ask: Callable[..., None], name: str, value: object) -> Callable[[], None]:
+def _call(ask: Callable[[str, Any], None], name: str, value: object) -> Callable[[], None]:
     return lambda: ask(name, value)

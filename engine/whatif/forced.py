@@ -2,7 +2,7 @@
 
 `ForcedEngine` is an `Engine` like any other (same scheduler, same records), around an executor that looks up what a
 request said in the recording. Where the recording does not know a request's next token, because the request had not
-ended, was aborted, or goes on longer now, the token is FILLER and the request is `assumed`.
+ended, was aborted, or goes on longer now, the token is a `filler` and the request is `assumed`.
 
 Invariant: a request that ended by itself in the recording (end or stop token, stop string, bad logits) ends after the
 same token with the same reason. Ends by length are the scheduler's: other limits may move them.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 from engine.config import EngineConfig
@@ -26,8 +27,13 @@ from engine.whatif.clocks import VirtualClock
 from engine.whatif.costs import FittedCosts
 from engine.whatif.journal import Life, work_of
 
-FILLER = 0
 MOST_IDS = 1 << 31
+
+
+def filler(life: Life, index: int, vocabulary: int) -> int:
+    """In place of output token `index`: other requests have others there, or they would share blocks of the cache."""
+    name = f"{life.arrived.id}@{life.arrived.arrival}:{index}"
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) % vocabulary
 
 
 class ForcedRequest(Request):
@@ -89,13 +95,18 @@ class ForcedOutput(Output):
 class ForcedExecutor:
     """Recorded tokens; the clock moves by what the iteration would take."""
 
-    def __init__(self, clock: VirtualClock, costs: FittedCosts) -> None:
+    def __init__(self, clock: VirtualClock, costs: FittedCosts, block_size: int, vocabulary: int) -> None:
+        """vocabulary: fillers are below."""
         self._clock = clock
         self._costs = costs
+        self._vocabulary = vocabulary
+        self.block_size = block_size
         self.recorded: tuple[float, float] | None = None
         """End of this iteration and seconds of its forward pass, as recorded; None: modelled."""
         self.far = 0
         """Modelled iterations at sizes far from the measured ones."""
+        self.copied = 0
+        """Blocks copied to the swap pool and back in modelled iterations."""
         self.assumed: set[str] = set()
         """Requests that go on where the recording does not tell how."""
 
@@ -119,7 +130,8 @@ class ForcedExecutor:
 
     def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
         if self.recorded is None:
-            self._clock.advance(self._costs.swap_seconds(len(out) + len(back)))
+            self._clock.advance(self._costs.swap_seconds(len(out) + len(back), self.block_size))
+            self.copied += len(out) + len(back)
         return 0
 
     def release(self, id: str) -> None:
@@ -133,7 +145,7 @@ class ForcedExecutor:
         if index == len(life.tokens) and life.reason is FinishReason.ERROR and life.detail == NOT_FINITE:
             return UNSAMPLED
         self.assumed.add(request.id)
-        return FILLER
+        return filler(life, index, self._vocabulary)
 
 
 class ForcedEngine(Engine):

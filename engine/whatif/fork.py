@@ -2,7 +2,8 @@
 
 A fork repeats the recording exactly up to its iteration and then goes on with other knobs, recorded tokens and
 modelled times. The one without changes is the baseline: it is modelled too, so that two futures are compared like with
-like.
+like. After a rebuild in the recording a fork goes on with the engine that was built then, and times are fitted to
+that one alone where it ran long enough.
 
 Invariant: a fork never changes the journal, and the same journal, iteration and changes give the same records.
 """
@@ -18,7 +19,7 @@ from typing import Any
 from sortedcontainers import SortedKeyList, SortedList
 
 from engine.config import EngineConfig
-from engine.records import Iteration
+from engine.records import Iteration, Rebuilt
 from engine.whatif.changes import apply, check, plan_anew
 from engine.whatif.clocks import VirtualClock
 from engine.whatif.conductor import Conductor
@@ -63,7 +64,7 @@ class ForkPoint:
         journal.check(at_step)
         self.journal = journal
         self.at_step = at_step
-        self.costs = FittedCosts.fit(journal) if costs is None else costs
+        self.costs = FittedCosts.fit(journal, at_step) if costs is None else costs
         self._trunk = _Branch(journal, journal.config, self.costs)
         for _ in self._trunk.repeat(at_step):
             pass
@@ -117,10 +118,10 @@ class _Branch:
         self.journal = journal
         self.costs = costs
         self.clock = VirtualClock()
-        self.executor = ForcedExecutor(self.clock, costs)
+        self.executor = ForcedExecutor(self.clock, costs, config.block_size, journal.vocabulary)
         self.engine = ForcedEngine(config, self.executor, self.clock)
         self.watch = Watch()
-        self.conductor = Conductor(journal, self.engine, self.clock, ForcedRequest, skip_knobs)
+        self.conductor = Conductor(journal, self.engine, self.clock, ForcedRequest, skip_knobs, self._rebuild)
 
     @property
     def assumed(self) -> frozenset[str]:
@@ -139,10 +140,10 @@ class _Branch:
         return new
 
     def repeat(self, at_step: int) -> Iterator[Iteration]:
-        ends, forwards, executor = self.journal.ends, self.journal.forwards, self.executor
+        journal, executor = self.journal, self.executor
 
         def before(seq: int) -> None:
-            executor.recorded = ends[seq], forwards[seq]
+            executor.recorded = journal.times(seq)
 
         for record in self.conductor.repeat(at_step, before):
             self.watch.see(record)
@@ -152,6 +153,13 @@ class _Branch:
     def go_on(self, start: int, horizon: int | None) -> Iterator[Iteration]:
         pause = self.costs.between
         return self.conductor.go_on(start, horizon, lambda: self.clock.advance(pause))
+
+    def _rebuild(self, rebuilt: Rebuilt, model_changed: bool) -> None:
+        self.executor.block_size = rebuilt.block_size
+        new = ForcedEngine(EngineConfig.resolve(dict(rebuilt.knobs)), self.executor, self.clock)
+        prompts = {id: list(ids) for id, ids in rebuilt.prompts}
+        reencode = (lambda request: prompts.get(request.id)) if model_changed else None
+        self.engine.rebuild(new, rebuilt.model, rebuilt.dtype, reencode)
 
     def notes(self) -> list[str]:
         notes = []
@@ -163,5 +171,10 @@ class _Branch:
             notes.append(
                 f"{self.executor.far} iterations are more than twice as large as any that was measured: their times "
                 "are extrapolated"
+            )
+        if self.executor.copied and self.costs.swap_assumed:
+            seconds = self.costs.swap_seconds(1, self.executor.block_size)
+            notes.append(
+                f"never measured: swap assumed at {seconds * 1e6:.3g} µs a block, a fifth of computing its tokens"
             )
         return [*notes, *self.conductor.notes]

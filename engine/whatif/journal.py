@@ -3,8 +3,9 @@
 Every command with the record before which it was applied, every request with its tokens and its end, and for every
 iteration its times, what it cost its time for, and a check sum of what was decided.
 
-Invariant: everything comes from the records. Within one record knob changes are taken to come first, then aborts, then
-arrivals (but nobody is aborted before arriving); records do not tell more.
+Invariant: everything comes from the records. Commands of one record keep its `order`; records without one are taken to
+have a rebuild first, then knob changes, aborts and arrivals (but nobody is aborted before arriving). Where in the order
+a rebuild belongs is not told: it is put as early as the knob versions and the requests it touched allow.
 Omission: no text, and no prompt of a refused request (records have none), so refused requests are in no future.
 Check sums are for this process only: hashes of strings differ in the next.
 """
@@ -13,16 +14,22 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.errors import ForkError
+from engine.knobs import KNOBS
 from engine.records import Arrived, Iteration, KnobChange, Rebuilt
 from engine.request import FinishReason
 
 FEATURES = 5
 """Numbers of `Work`, which `Journal.work` holds one after another for each iteration."""
+LEAST_VOCABULARY = 256
+"""Every tokenizer knows single bytes."""
+MODEL_CHANGED = "the model was changed"
+"""Detail of a request that a rebuild with another model ended."""
 
 
 class Work(NamedTuple):
@@ -34,11 +41,11 @@ class Work(NamedTuple):
     """Tokens that decodes look back on, summed."""
     attention: float = 0.0
     """Pairs of tokens that prompt chunks compare: n c + n (n + 1) / 2 for n tokens after c."""
-    swapped: int = 0
-    """Blocks copied out and in."""
+    swapped: float = 0
+    """Blocks copied out and in, counted in blocks of the size at the start."""
 
 
-def work_of(parts: Iterable[tuple[int, int]], swapped: int = 0) -> Work:
+def work_of(parts: Iterable[tuple[int, int]], swapped: float = 0) -> Work:
     """Of (tokens, computed before) of everything scheduled."""
     seqs = tokens = context = 0
     attention = 0.0
@@ -65,16 +72,51 @@ class Life:
         self.detail = ""
 
 
+class Aborted(NamedTuple):
+    id: str
+    detail: str
+
+
+Command = KnobChange | Life | Aborted | Rebuilt
+
+
 class Commands(NamedTuple):
     """What was asked before one record, and how the engine was held."""
 
     paused: bool
     pace: float | None
     knobs: tuple[KnobChange, ...] = ()
+    """Those that a rebuild brought are in `rebuilt` alone."""
     arrived: tuple[Life, ...] = ()
-    aborted: tuple[tuple[str, str], ...] = ()
-    """(id, detail)."""
+    aborted: tuple[Aborted, ...] = ()
     rebuilt: Rebuilt | None = None
+    order: str = ""
+    """As `Iteration.order`, without refusals and with b for the rebuild; "" where there is nothing to tell."""
+    model_changed: bool = False
+    """By the rebuild: answers ended, prompts were encoded anew."""
+
+    def in_order(self) -> Iterator[Command]:
+        if self.order:
+            lists: dict[str, Iterator[Command]] = {
+                "k": iter(self.knobs),
+                "a": iter(self.arrived),
+                "x": iter(self.aborted),
+                "b": iter(() if self.rebuilt is None else (self.rebuilt,)),
+            }
+            for letter in self.order:
+                yield next(lists[letter])
+            return
+        if self.rebuilt is not None:
+            yield self.rebuilt
+        yield from self.knobs
+        arrivals = deque(self.arrived)
+        for gone in self.aborted:
+            if any(life.arrived.id == gone.id for life in arrivals):
+                while arrivals[0].arrived.id != gone.id:
+                    yield arrivals.popleft()
+                yield arrivals.popleft()
+            yield gone
+        yield from arrivals
 
 
 class Journal:
@@ -104,7 +146,11 @@ class Journal:
         """Record number by executed iteration, the first at index 0."""
         self.work = array("d")
         """`Work` of every executed iteration, FEATURES numbers each."""
+        self.vocabulary = LEAST_VOCABULARY
+        """Above every token id that was seen."""
         self._alive: dict[str, Life] = {}
+        self._block_size = config.block_size
+        self._knob_version = 0
         self._control: tuple[bool, float | None] = (False, None)
 
     # ---- reading ----------------------------------------------------------------------------------
@@ -132,6 +178,17 @@ class Journal:
     def prefix(self, at_step: int) -> int:
         """How many records come before iteration `at_step` + 1, those that only carry commands included."""
         return self.step_seqs[at_step] if at_step < self.steps else self.num_records
+
+    def stretch(self, at_step: int) -> range:
+        """Records between the rebuilds before and after the point from where iteration `at_step` + 1 begins."""
+        at = self.prefix(at_step)
+        rebuilds = [seq for seq, commands in self.commands.items() if commands.rebuilt is not None]
+        first = max((seq for seq in rebuilds if seq < at), default=0)
+        return range(first, min((seq for seq in rebuilds if seq >= at), default=self.num_records))
+
+    def times(self, seq: int) -> tuple[float, float]:
+        """When a record ended, and the seconds of its forward pass."""
+        return self.ends[seq], self.forwards[seq]
 
     def copy(self) -> Journal:
         """As it is now, for another thread to work on. Take it in the thread that adds the records."""
@@ -166,11 +223,16 @@ class Journal:
         for life in arrived:
             self.lives.append(life)
             self._alive[life.arrived.id] = life
+            self.vocabulary = max(self.vocabulary, max(life.arrived.prompt_ids, default=0) + 1)
         aborted = () if it.fault else self._end(it)
         control = (it.paused, it.pace)
         if arrived or aborted or it.knobs or it.rebuilt or control != self._control:
-            self.commands[it.seq] = Commands(*control, it.knobs, arrived, aborted, it.rebuilt)
-        self._control = control
+            self.commands[it.seq] = self._commands(it, arrived, aborted)
+        self._control, self._knob_version = control, it.knob_version
+        if it.rebuilt is not None:
+            self._block_size = it.rebuilt.block_size
+            most = max((max(ids, default=0) for _, ids in it.rebuilt.prompts), default=0)
+            self.vocabulary = max(self.vocabulary, most + 1)
         asked = 0 if not it.budget else 2 if it.scheduled or it.preempted else 1
         self.starts.append(it.t_start)
         self.ends.append(it.t_end)
@@ -184,20 +246,71 @@ class Journal:
             self.work.extend(
                 work_of(
                     [(item.num_tokens, item.computed_before) for item in it.scheduled],
-                    copied.out_blocks + copied.in_blocks,
+                    (copied.out_blocks + copied.in_blocks) * self._block_size / self.config.block_size,
                 )
             )
 
-    def _end(self, it: Iteration) -> tuple[tuple[str, str], ...]:
+    def _commands(self, it: Iteration, arrived: tuple[Life, ...], aborted: tuple[Aborted, ...]) -> Commands:
+        order, knobs, changed = it.order.replace("r", ""), it.knobs, False
+        counts = {"a": len(arrived), "x": len(aborted), "k": len(knobs)}
+        if it.rebuilt is not None:
+            changed = bool(it.rebuilt.prompts) or any(done.detail == MODEL_CHANGED for done in it.finished)
+            own = it.knob_version - self._knob_version - 1  # every other version is a knob that was set
+            version = _rebuild_version(it, self._knob_version)
+            knobs = tuple([change for change in knobs if change.version != version])
+            counts["k"] = own if len(knobs) == own else -1
+            if any(order.count(letter) != count for letter, count in counts.items()):
+                order = ""
+            else:
+                at = _rebuild_at(it, order, sum(change.version < version for change in knobs))
+                order = f"{order[:at]}b{order[at:]}"
+        elif len(set(order)) < 2 or any(order.count(letter) != count for letter, count in counts.items()):
+            order = ""
+        return Commands(it.paused, it.pace, knobs, arrived, aborted, it.rebuilt, order, changed)
+
+    def _end(self, it: Iteration) -> tuple[Aborted, ...]:
         for token in it.tokens:
             self._alive[token.id].tokens.append(token.token_id)
+            if token.token_id >= self.vocabulary:
+                self.vocabulary = token.token_id + 1
         aborted = []
         for done in it.finished:
             life = self._alive.pop(done.id)
             life.reason, life.detail = done.reason, done.detail
-            if done.reason is FinishReason.ABORT:
-                aborted.append((done.id, done.detail))
+            if done.reason is FinishReason.ABORT and not (it.rebuilt is not None and done.detail == MODEL_CHANGED):
+                aborted.append(Aborted(done.id, done.detail))
         return tuple(aborted)
+
+
+def _rebuild_version(it: Iteration, before: int) -> int:
+    """The knob version that a rebuild made; its record has a change for each knob it changed, or none at all."""
+    versions = [change.version for change in it.knobs]
+    for version in range(before + 1, it.knob_version + 1):
+        if versions.count(version) != 1:
+            return version
+    # One change for each version: a knob that is not live can only have come with the rebuild.
+    fixed = [change.version for change in it.knobs if not KNOBS[change.name].live]
+    return fixed[0] if fixed else min(versions, default=0)
+
+
+def _rebuild_at(it: Iteration, order: str, knobs: int) -> int:
+    """Where in `order` a rebuild belongs: after `knobs` knob changes, and after the arrivals that it changed or ended.
+
+    The earliest such place, because commands pile up behind a rebuild: it takes long.
+    """
+    assert it.rebuilt is not None
+    touched = {id for id, _ in it.rebuilt.prompts}
+    went_on = {token.id for token in it.tokens}
+    for done in it.finished:
+        if done.id not in went_on and (done.reason is not FinishReason.ABORT or done.detail == MODEL_CHANGED):
+            touched.add(done.id)
+    arrivals = max((index + 1 for index, new in enumerate(it.arrived) if new.id in touched), default=0)
+    place = 0
+    while knobs > 0 or arrivals > 0:
+        knobs -= order[place] == "k"
+        arrivals -= order[place] == "a"
+        place += 1
+    return place
 
 
 def check_sum(it: Iteration) -> int:

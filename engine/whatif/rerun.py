@@ -1,8 +1,8 @@
 """`Rerun`: a fork for real. A freshly built engine computes everything again, prefix and future.
 
 The factory gets the knobs to start with and the clock to measure by. Until the fork the commands come before the same
-iterations as in the recording and the clock is set to the recorded start of each; from there on time is the engine's
-own, except that waiting for the next arrival takes none.
+iterations as in the recording, and all times are the recorded ones: policies look at them. From there on time is the
+engine's own, except that waiting for the next arrival takes none.
 
 Invariant: if the model repeats its tokens whatever else is in the batch (exact mode), a request has the same tokens in
 every rerun. If it does not, the schedule may differ before the fork already; that ends the rerun with a ForkError.
@@ -10,13 +10,15 @@ every rerun. If it does not, the schedule may differ before the fork already; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.clock import Clock
 from engine.engine import Engine
 from engine.errors import ForkError
+from engine.executors.base import Executor, Sampled
 from engine.knobs import KnobValue
+from engine.plan import Plan
 from engine.records import Iteration
 from engine.request import Request
 from engine.whatif.changes import apply, check, plan_anew
@@ -66,9 +68,14 @@ class Rerun:
         if self._anew:
             conductor.wait_for(0)
         else:
-            for record in conductor.repeat(self.at_step):
+            own = engine.executor
+            timed = engine.executor = _RecordedTimes(own, self._clock)
+            self._clock.stop()
+            for record in conductor.repeat(self.at_step, lambda seq: timed.expect(*self.journal.times(seq))):
                 watch.see(record)
                 yield record
+            engine.executor = own
+            self._clock.go_on()
             conductor.skip_knobs = frozenset(self.changes)
             apply(engine, self.changes)
         start, before, config = self._clock.now(), watch.before(engine), engine.config
@@ -89,6 +96,29 @@ class Rerun:
             not engine.has_work(),
             notes=tuple(self._notes),
         )
+
+
+class _RecordedTimes:
+    """An executor that takes as long as it did in the recording, by a clock that was stopped."""
+
+    def __init__(self, executor: Executor, clock: ShiftedClock) -> None:
+        self._executor = executor
+        self._clock = clock
+        self._end = self._forward = 0.0
+
+    def expect(self, end: float, forward: float) -> None:
+        self._end, self._forward = end, forward
+
+    def execute(self, plan: Plan) -> Sampled:
+        sampled = self._executor.execute(plan)
+        self._clock.jump(self._end)
+        return sampled._replace(build=0.0, forward=self._forward, sample=0.0)
+
+    def copy_blocks(self, out: Sequence[tuple[int, int]], back: Sequence[tuple[int, int]]) -> int:
+        return self._executor.copy_blocks(out, back)
+
+    def release(self, id: str) -> None:
+        self._executor.release(id)
 
 
 def rerun(
