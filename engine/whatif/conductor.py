@@ -102,6 +102,8 @@ class Conductor:
     def _obey(self, commands: Commands, seq: int) -> None:
         engine = self.engine
         engine.paused, engine.pace = commands.paused, commands.pace
+        if commands.rebuilt_again:
+            raise ForkError(f"the engine was built anew more than once at record {seq}: forks reach only up to there")
         for command in commands.in_order():
             match command:
                 case Life():

@@ -5,7 +5,7 @@ iteration its times, what it cost its time for, and a check sum of what was deci
 
 Invariant: everything comes from the records. Commands of one record keep its `order`; records without one are taken to
 have a rebuild first, then knob changes, aborts and arrivals (but nobody is aborted before arriving). Where in the order
-a rebuild belongs is not told: it is put as early as the knob versions and the requests it touched allow.
+a rebuild belongs may not be told (by a b): it is put as early as the knob versions and the requests it touched allow.
 Omission: no text, and no prompt of a refused request (records have none), so refused requests are in no future.
 Check sums are for this process only: hashes of strings differ in the next.
 """
@@ -15,13 +15,13 @@ from __future__ import annotations
 import copy
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.errors import ForkError
 from engine.knobs import KNOBS
-from engine.records import Arrived, Iteration, KnobChange, Rebuilt
+from engine.records import Arrived, Cause, Iteration, KnobChange, Rebuilt
 from engine.request import FinishReason
 
 FEATURES = 5
@@ -94,6 +94,8 @@ class Commands(NamedTuple):
     """As `Iteration.order`, without refusals and with b for the rebuild; "" where there is nothing to tell."""
     model_changed: bool = False
     """By the rebuild: answers ended, prompts were encoded anew."""
+    rebuilt_again: bool = False
+    """There was more than one rebuild, and only the last one is known."""
 
     def in_order(self) -> Iterator[Command]:
         if self.order:
@@ -151,6 +153,7 @@ class Journal:
         self._alive: dict[str, Life] = {}
         self._block_size = config.block_size
         self._knob_version = 0
+        self._held: tuple[str, ...] = ()
         self._control: tuple[bool, float | None] = (False, None)
 
     # ---- reading ----------------------------------------------------------------------------------
@@ -228,7 +231,7 @@ class Journal:
         control = (it.paused, it.pace)
         if arrived or aborted or it.knobs or it.rebuilt or control != self._control:
             self.commands[it.seq] = self._commands(it, arrived, aborted)
-        self._control, self._knob_version = control, it.knob_version
+        self._control, self._knob_version, self._held = control, it.knob_version, (*it.running, *it.swapped)
         if it.rebuilt is not None:
             self._block_size = it.rebuilt.block_size
             most = max((max(ids, default=0) for _, ids in it.rebuilt.prompts), default=0)
@@ -251,22 +254,24 @@ class Journal:
             )
 
     def _commands(self, it: Iteration, arrived: tuple[Life, ...], aborted: tuple[Aborted, ...]) -> Commands:
-        order, knobs, changed = it.order.replace("r", ""), it.knobs, False
+        order, knobs, changed, again = it.order.replace("r", ""), it.knobs, False, False
         counts = {"a": len(arrived), "x": len(aborted), "k": len(knobs)}
         if it.rebuilt is not None:
             changed = bool(it.rebuilt.prompts) or any(done.detail == MODEL_CHANGED for done in it.finished)
             own = it.knob_version - self._knob_version - 1  # every other version is a knob that was set
             version = _rebuild_version(it, self._knob_version)
             knobs = tuple([change for change in knobs if change.version != version])
-            counts["k"] = own if len(knobs) == own else -1
+            again = len(knobs) != own or not all(KNOBS[change.name].live for change in knobs)
+            again |= bool(order) and (order.count("k") != own or order.count("b") > 1)
+            counts["k"] = own
             if any(order.count(letter) != count for letter, count in counts.items()):
                 order = ""
-            else:
-                at = _rebuild_at(it, order, sum(change.version < version for change in knobs))
+            elif "b" not in order:
+                at = _rebuild_at(it, order, sum(change.version < version for change in knobs), self._held)
                 order = f"{order[:at]}b{order[at:]}"
         elif len(set(order)) < 2 or any(order.count(letter) != count for letter, count in counts.items()):
             order = ""
-        return Commands(it.paused, it.pace, knobs, arrived, aborted, it.rebuilt, order, changed)
+        return Commands(it.paused, it.pace, knobs, arrived, aborted, it.rebuilt, order, changed, again)
 
     def _end(self, it: Iteration) -> tuple[Aborted, ...]:
         for token in it.tokens:
@@ -284,6 +289,8 @@ class Journal:
 
 def _rebuild_version(it: Iteration, before: int) -> int:
     """The knob version that a rebuild made; its record has a change for each knob it changed, or none at all."""
+    if "b" in it.order:
+        return before + 1 + it.order[: it.order.index("b")].count("k")
     versions = [change.version for change in it.knobs]
     for version in range(before + 1, it.knob_version + 1):
         if versions.count(version) != 1:
@@ -293,22 +300,29 @@ def _rebuild_version(it: Iteration, before: int) -> int:
     return fixed[0] if fixed else min(versions, default=0)
 
 
-def _rebuild_at(it: Iteration, order: str, knobs: int) -> int:
-    """Where in `order` a rebuild belongs: after `knobs` knob changes, and after the arrivals that it changed or ended.
+def _rebuild_at(it: Iteration, order: str, knobs: int, held: Collection[str]) -> int:
+    """Where in `order` a rebuild belongs: after `knobs` knob changes, and after those it changed, ended or missed.
 
     The earliest such place, because commands pile up behind a rebuild: it takes long.
+    held: who had blocks before this record.
     """
     assert it.rebuilt is not None
+    found = {victim.id for victim in it.preempted if victim.cause is Cause.REBUILD}
     touched = {id for id, _ in it.rebuilt.prompts}
     went_on = {token.id for token in it.tokens}
+    aborts = aborts_before = 0
     for done in it.finished:
-        if done.id not in went_on and (done.reason is not FinishReason.ABORT or done.detail == MODEL_CHANGED):
+        if done.reason is FinishReason.ABORT and done.detail != MODEL_CHANGED:
+            aborts += 1
+            if done.id in held and done.id not in found:
+                aborts_before = aborts
+        elif done.id not in went_on:
             touched.add(done.id)
-    arrivals = max((index + 1 for index, new in enumerate(it.arrived) if new.id in touched), default=0)
+    arrivals_before = max((index for index, new in enumerate(it.arrived, 1) if new.id in touched), default=0)
+    left = {"k": knobs, "a": arrivals_before, "x": aborts_before}
     place = 0
-    while knobs > 0 or arrivals > 0:
-        knobs -= order[place] == "k"
-        arrivals -= order[place] == "a"
+    while any(count > 0 for count in left.values()):
+        left[order[place]] -= 1
         place += 1
     return place
 
