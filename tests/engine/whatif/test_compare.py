@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from engine.errors import ForkError
+from engine.request import Request
+from engine.sampling_params import SamplingParams
 from engine.whatif import ForkPoint, compare, fork
 from tests.engine.whatif.recordings import record, refusal, requests, timed_engine
 from tests.engine.whatif.test_fork import TIGHT, recording
@@ -91,3 +93,17 @@ def test_plain_data() -> None:
 def test_futures_of_different_moments_are_refused() -> None:
     journal, _ = recording()
     assert "iterations 3 and 4" in refusal(ForkError, lambda: compare(fork(journal, 3, {}), fork(journal, 4, {})))
+
+
+def test_only_what_was_completed_is_finished() -> None:
+    engine, clock = timed_engine(num_blocks=60, block_size=4, max_num_seqs=4)
+
+    def tokens(id: str, position: int) -> int:
+        return {"r0": 257, "r1": -1}.get(id, 65) if position > 20 else 65
+
+    engine.executor.tokens = tokens  # type: ignore[attr-defined]
+    for index in range(4):
+        engine.submit(Request(f"r{index}", [1, 2, 3, 4], SamplingParams(max_tokens=40)))
+    journal, _ = record(engine, clock, lambda step: engine.abort("r2") if step == 20 else None)
+    totals = compare(fork(journal, 3, {}), fork(journal, 3, {"max_num_seqs": 3})).totals_a
+    assert (totals.finished, totals.aborted, totals.failed, totals.rejected) == (2, 1, 1, 0)

@@ -14,7 +14,9 @@ from engine.whatif.journal import Work, work_of
 TRUE = {"step": 3e-3, "seq": 2e-4, "token": 4e-5, "context": 2e-7, "attention": 3e-8, "swap": 1e-4}
 
 
-def synthetic(count: int, noise: float = 0.0, odd: int = 0, gap: float = 5e-4, seed: int = 0) -> Journal:
+def synthetic(
+    count: int, noise: float = 0.0, odd: int = 0, gap: float = 5e-4, seed: int = 0, swaps: float = 0.3
+) -> Journal:
     """Records of random batches whose times are TRUE, with noise; `odd` of them take far too long."""
     rng = random.Random(seed)
     journal = Journal(EngineConfig.resolve())
@@ -26,7 +28,7 @@ def synthetic(count: int, noise: float = 0.0, odd: int = 0, gap: float = 5e-4, s
             tokens = 1 if rng.random() < 0.7 else rng.randrange(2, 200)
             start = rng.randrange(1000)
             scheduled.append(Scheduled(f"r{index}", tokens, Kind.RUNNING, Phase.DECODE, start, 0, ()))
-        swapped = rng.randrange(20) if rng.random() < 0.3 else 0
+        swapped = rng.randrange(20) if rng.random() < swaps else 0
         work = work_of([(item.num_tokens, item.computed_before) for item in scheduled], swapped)
         seconds = TRUE["step"] + sum(TRUE[name] * size for name, size in zip(list(TRUE)[1:], work, strict=True))
         seconds *= 1 + rng.uniform(-noise, noise)
@@ -98,3 +100,16 @@ def test_as_dict_is_plain() -> None:
     import json
 
     assert json.loads(json.dumps(FittedCosts.fit(synthetic(30)).as_dict()))["samples"] == 25
+
+
+def test_swapping_that_was_not_measured_is_assumed() -> None:
+    measured = FittedCosts.fit(synthetic(300))
+    assert not measured.swap_assumed
+    assert measured.swap_seconds(3, 16) == pytest.approx(3 * TRUE["swap"], rel=1e-6)
+    assert measured.swap_seconds(3, 32) == pytest.approx(6 * TRUE["swap"], rel=1e-6)
+    never = FittedCosts.fit(synthetic(300, swaps=0.0))
+    assert never.swap_assumed and never.swap == pytest.approx(16 * TRUE["token"] / 5, rel=1e-6)
+    few = FittedCosts.fit(synthetic(6))
+    assert few.swap_assumed and few.swap > 0
+    nothing = FittedCosts.fit(Journal(EngineConfig.resolve()))
+    assert nothing.swap_assumed and nothing.swap_seconds(1, 16) == pytest.approx(16 * 1e-5 / 5)

@@ -307,3 +307,54 @@ def test_pauses_are_not_repeated_after_the_fork() -> None:
     before = fork(journal, 10, {})
     assert before.records[-1].t_end < 60 and not any(it.paused for it in before.records)
     assert fork(journal, 20, {}).start > 60
+
+
+def test_a_later_change_that_is_not_possible_here_is_told() -> None:
+    def before(engine: Engine, step: int) -> None:
+        if step == 20:
+            engine.set_knob("max_num_seqs", 16)
+
+    journal, _ = driven(before)
+    point = ForkPoint(journal, 5)
+    future = point.future({"max_num_seqs": 6, "max_num_batched_tokens": 8})
+    assert not any("refused" in note for note in future.notes), "the knob that was forked is not changed again"
+    future = point.future({"max_num_batched_tokens": 8})
+    told = [note for note in future.notes if "refused" in note]
+    assert len(told) == 1 and told[0].startswith("max_num_seqs=16, as recorded at ") and "below" in told[0]
+    assert future.complete and any("refused" in notice for it in future.records for notice in it.notices)
+    assert f"B: {told[0]}" in compare(point.baseline, future).notes
+    assert not any("refused" in note for note in point.baseline.notes)
+
+
+def test_swapping_that_was_never_measured_is_assumed_and_told() -> None:
+    journal, _ = recording()
+    point = ForkPoint(journal, 0)
+    swapping = point.future({"preemption_mode": "swap"})
+    copies = [it for it in swapping.records if it.copied.out_blocks or it.copied.in_blocks]
+    assert copies and all(it.timings.swap > 0 for it in copies)
+    a_block = 4 * 0.2 * point.costs.token
+    first = copies[0].copied
+    assert copies[0].timings.swap == pytest.approx((first.out_blocks + first.in_blocks) * a_block)
+    assert any(note.startswith("never measured: swap assumed at ") for note in swapping.notes)
+    assert not any("never measured" in note for note in point.baseline.notes), "nothing was swapped"
+    measured, _ = recording(preemption_mode="swap")
+    assert not any("never measured" in note for note in fork(measured, 0, {}).notes)
+
+
+def test_placeholders_are_no_prefix_hits_of_each_other() -> None:
+    engine, clock = timed_engine(num_blocks=60, block_size=4, max_num_seqs=2)
+    for index in range(6):
+        engine.submit(Request(f"r{index}", [1, 2, 3, 4, 5], SamplingParams(max_tokens=30), client=str(index)))
+    journal, _ = record(engine, clock, most=3)
+    future = fork(journal, 3, {})
+    assert len(future.assumed) == 6
+    first = [item for it in future.records for item in it.scheduled if item.kind is Kind.NEW]
+    assert first and all(item.computed_before == 4 for item in first), "the prompt's full block, no more"
+    said = tokens_of(future.records)
+    assert len({tuple(tokens) for tokens in said.values()}) == 6
+    assert all(0 <= token < 256 for tokens in said.values() for token in tokens)
+    assert fork(journal, 3, {}).records == future.records
+    # Preempted ones find their own again, and theirs only.
+    tight = fork(journal, 3, {"num_blocks": 10})
+    resumed = [item for it in tight.records for item in it.scheduled if item.kind is Kind.RESUMED]
+    assert resumed and tokens_of(tight.records) == {id: said[id] for id in tokens_of(tight.records)}
