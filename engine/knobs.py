@@ -196,8 +196,8 @@ _ROWS = (
         "aging",
         float,
         None,
-        "Seconds of waiting that lift a request by one priority level, or halve its length under sjf and srpt "
-        "(0 = never; default: the policy's own).",
+        "Seconds of waiting that lift a request by one priority level, halve its length under sjf and srpt, or put it "
+        "first under the others that can starve somebody (0 = never; default: the policy's own).",
         0.0,
         1e6,
         optional=True,

@@ -87,6 +87,8 @@ class Limit(StrEnum):
     TOKEN_BUDGET = "TOKEN_BUDGET"
     STATIC_BATCH = "STATIC_BATCH"
     """The batch is closed: nobody is let in before its longest member ends."""
+    HELD_BACK = "HELD_BACK"
+    """The policy, a client's budget or prefill_schedule_interval keeps requests back that there is room for."""
     UNDERLOADED = "UNDERLOADED"
 
 

@@ -17,6 +17,10 @@ WINDOW = 64
 MANY = 8
 FEW = 2
 SHARE = 0.2
+COUNTED = (Cause.BLOCKS, Cause.DISPLACED)
+"""What a person does on purpose (a smaller pool, a rebuild) is no storm."""
+COPY_COST = 0.2
+"""Of a token copied to the swap pool or back, against computing it: about a fifth for an 8B model on a GPU."""
 
 
 class Pressure(NamedTuple):
@@ -27,8 +31,8 @@ class Pressure(NamedTuple):
     requests: int
     """How many those are."""
     usable_blocks: int
-    reserves_prompts: bool
-    """Knob scheduler_reserve_full_isl."""
+    in_prompt: int
+    """How many of the requests have not read their prompt to its end."""
     policy: str
 
 
@@ -46,7 +50,7 @@ class ThrashDetector:
 
         True when a storm has just begun: then call `name`.
         """
-        causes = tuple([victim.cause for victim in preempted])
+        causes = tuple([victim.cause for victim in preempted if victim.cause in COUNTED])
         self._window.append((len(causes), tokens, wasted))
         self._cause_window.append(causes)
         self._preempted += len(causes)
@@ -67,6 +71,10 @@ class ThrashDetector:
             return False
         return self._preempted >= MANY and self._wasted >= SHARE * self._tokens
 
+    def calm(self) -> None:
+        """Nobody is here any more: a storm is over."""
+        self.cause = ""
+
     def name(self, pressure: Pressure) -> str:
         """The storm's cause and what to do about it, in one line; `cause` keeps the first half while it lasts."""
         share = self._wasted / max(1, self._tokens)
@@ -77,7 +85,7 @@ class ThrashDetector:
         if worst is Cause.DISPLACED:
             self.cause = f"policy {pressure.policy} displaces running requests"
             cure = "another policy, or more slots and blocks, would prevent this"
-        elif not pressure.reserves_prompts:
+        elif 2 * pressure.in_prompt >= pressure.requests:
             self.cause = "prompts are admitted by their first chunk"
             cure = f"scheduler_reserve_full_isl, or max_num_seqs about {fit}, would prevent this"
         else:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 
 from engine.errors import ConfigError
 from engine.policies.base import Policy, PolicyEnv
@@ -26,12 +28,26 @@ POLICIES: dict[str, type[Policy]] = {
     policy.name: policy for policy in (Fcfs, Priority, Fair, Drr, Sjf, Srpt, Mlfq, Edf, Slack, Lpm, Lcf, Rpm)
 }
 
-__all__ = ["POLICIES", "VICTIMS", "Policy", "PolicyEnv", "VictimRule", "make_policy"]
+__all__ = ["POLICIES", "VICTIMS", "Policy", "PolicyEnv", "VictimRule", "faults_of", "make_policy"]
 
 
 def make_policy(name: str, env: PolicyEnv) -> Policy:
     """An empty queue of that policy. ConfigError when an outside one cannot be loaded or is none."""
-    return find_policy(name)(env)
+    with faults_of(name):
+        return find_policy(name)(env)
+
+
+@contextlib.contextmanager
+def faults_of(name: str) -> Iterator[None]:
+    """What an outside policy raises while it takes over is its author's to mend, not a fault of the engine."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        if name in POLICIES:
+            raise
+        raise ConfigError("policy", f"{name}: {type(error).__name__}: {error}") from error
 
 
 def find_policy(name: str) -> type[Policy]:
