@@ -21,6 +21,7 @@ from engine.executors.base import Executor, Sampled
 from engine.host import InFlight
 from engine.output import Output
 from engine.plan import Plan
+from engine.policies import fault_of
 from engine.progress import Progress
 from engine.rebuild import Reencode, carry_over, encode_anew
 from engine.records import (
@@ -216,8 +217,18 @@ class Engine:
     def step(self, *, run: bool = True) -> Iteration | None:
         """Run one iteration; None when there was nothing to run and nothing to tell.
 
-        With `run` false (paused) only what was asked meanwhile is applied and recorded.
+        With `run` false (paused) only what was asked meanwhile is applied and recorded. PolicyFault when a policy from
+        outside has failed.
         """
+        try:
+            return self._step(run)
+        except Exception as error:
+            fault = fault_of(self.config.policy, error)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _step(self, run: bool) -> Iteration | None:
         begun = self.clock.now()
         self._take_arrivals(begun)
         plan = self.scheduler.schedule(begun) if run and self.scheduler.requests else Plan()

@@ -369,6 +369,8 @@ def check_value(name: str, value: Any) -> KnobValue:
 def read_weights(text: str) -> dict[str, float]:
     """`client_weights` as a table. ConfigError names the part that cannot be read."""
     weights: dict[str, float] = {}
+    if text.strip() and not text.strip(" ,"):
+        raise ConfigError("client_weights", f"{text!r} names no client, allowed: NAME=WEIGHT,NAME=WEIGHT")
     for part in filter(None, (part.strip() for part in text.split(","))):
         client, _, number = part.rpartition("=")
         try:

@@ -235,7 +235,10 @@ class BlockChange(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """The engine was built anew: an empty pool of other dimensions, maybe another model. All else went on."""
+    """The engine was built anew: an empty pool of other dimensions, maybe another model. All else went on.
+
+    Running requests are told as preempted; swapped-out ones lose their swap blocks and wait to be computed again.
+    """
 
     model: str
     dtype: str

@@ -311,7 +311,7 @@ class Scheduler:
         if draft.hold and request.mid_prompt:
             draft.plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
             return
-        if reading and request.num_output:
+        if reading and request.num_output and len(request.token_ids) == request.num_computed + 1:
             draft.plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
             return
         start = request.num_computed

@@ -2,7 +2,7 @@
 
 Over the last WINDOW executed iterations it counts preemptions and what they cost: tokens computed again, and tokens
 whose KV was copied out or back. A storm begins with MANY preemptions whose cost is at least SHARE of all computed
-tokens, and ends when a window had at most FEW. Constant time an iteration.
+tokens, and ends when a window had at most FEW, or after QUIET iterations without any. Constant time an iteration.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from engine.records import Cause, Preempted
 WINDOW = 64
 MANY = 8
 FEW = 2
+QUIET = 16
 SHARE = 0.2
 COUNTED = (Cause.BLOCKS, Cause.DISPLACED)
 """What a person does on purpose (a smaller pool, a rebuild) is no storm."""
@@ -42,6 +43,8 @@ class ThrashDetector:
         self._preempted = self._wasted = self._tokens = 0
         self._causes: Counter[Cause] = Counter()
         self._cause_window: deque[tuple[Cause, ...]] = deque()
+        self._quiet = 0
+        """Iterations since the last preemption."""
         self.cause = ""
         """Of the storm that rages; "" in good weather."""
 
@@ -65,8 +68,9 @@ class ThrashDetector:
             self._wasted -= old_wasted
             if left := self._cause_window.popleft():
                 self._causes.subtract(left)
+        self._quiet = 0 if causes else self._quiet + 1
         if self.cause:
-            if self._preempted <= FEW:
+            if self._preempted <= FEW or self._quiet >= QUIET:
                 self.cause = ""
             return False
         return self._preempted >= MANY and self._wasted >= SHARE * self._tokens
