@@ -125,6 +125,9 @@ class Eviction:
             if at is None:
                 return
             gone.append(left.pop(at))
+        for one in gone[:-1]:  # without him the last one would not have sufficed; without others maybe it does
+            if room_for(head, draft, [other for other in gone if other is not one]):
+                gone.remove(one)
         need = -(-head.num_tokens // scheduler.config.block_size)
         for victim in gone:
             at = scheduler.running.index(victim)
