@@ -21,9 +21,6 @@ from engine.request import Request, RequestStatus
 if TYPE_CHECKING:
     from engine.scheduler import Scheduler
 
-LOOK = 64
-"""Waiting requests looked through for one whose client has budget left."""
-
 
 class Admission:
     """Part of a Scheduler, whose queues and pools it changes."""
@@ -32,17 +29,22 @@ class Admission:
         self._scheduler = scheduler
 
     def swap_in(self, draft: Draft) -> None:
-        """Bring swapped-out requests back, in their order. Not in an iteration that swaps out."""
+        """Bring swapped-out requests back, in their order. Not in an iteration that swaps out.
+
+        Who only lacks his client's budget does not hold up the others.
+        """
         scheduler, plan = self._scheduler, draft.plan
         if plan.copies_out:
             if scheduler.swapped:
                 plan.blocked = Waiting(scheduler.swapped[0].id, Reason.PREEMPTION, "swapped out in this iteration")
             return
-        while scheduler.swapped:
-            plan.blocked = self._bring_back(scheduler.swapped[0], draft)
-            if plan.blocked is not None:
+        for request in scheduler.swapped.copy():
+            blocked = self._bring_back(request, draft)
+            if blocked is None:
+                scheduler.swapped.remove(request)
+            elif blocked.reason is not Reason.CLIENT_BUDGET:
+                plan.blocked = blocked
                 return
-            scheduler.swapped.pop(0)
 
     def admit(self, draft: Draft) -> None:
         """Admit from the head of the queue while everything fits."""
@@ -67,59 +69,84 @@ class Admission:
         """Static batching: form a batch when the last one has ended, start its members, take back preempted ones."""
         scheduler, plan = self._scheduler, draft.plan
         batch, waiting = scheduler.batch, scheduler.waiting
-        if not batch.alive and len(waiting):
-            plan.padding = batch.form(self._fitting(draft))
-            plan.slots = max(plan.slots, len(batch.members))
+        formed = not batch.alive and len(waiting) > 0
+        if formed:
+            batch.form(self._fitting())
         for request in batch.to_admit():
-            blocked = self._start(request, draft)
+            why = scheduler.policy.keeps_back(request) if request.status is RequestStatus.WAITING else None
+            blocked = self._start(request, draft) if why is None else Waiting(request.id, Reason.POLICY, why)
             if blocked is not None:
                 plan.blocked = blocked
                 if blocked.reason not in (Reason.BUDGET, Reason.CLIENT_BUDGET):
                     batch.leave_out_waiting()
-                return
-        if len(waiting):
+                break
+        if formed:
+            plan.padding = batch.padding()
+            plan.slots = max(plan.slots, len(batch.members))
+        if plan.blocked is None and len(waiting):
             head, size = waiting.head(), len(batch.members)
             detail = f"the batch runs until its longest member ends: {batch.alive} of {size} slots still work"
             plan.blocked = Waiting(head.id, Reason.STATIC_BATCH, detail)
 
-    def _fitting(self, draft: Draft) -> list[Request]:
+    def _fitting(self) -> list[Request]:
         """The first waiting requests whose prompts fit the free blocks together, at most one a slot.
 
         At least the head: whatever keeps it back is told when it is tried.
         """
-        scheduler = self._scheduler
-        free, members = scheduler.pool.num_free, list[Request]()
+        scheduler, config = self._scheduler, self._scheduler.config
+        members = [scheduler.waiting.head()]
+        free = scheduler.pool.num_free - self._blocks_to_join(members[0])
+        free -= int(config.watermark * config.num_blocks)
         for request in islice(scheduler.waiting, scheduler.slots):
-            free -= -(-request.num_tokens // scheduler.config.block_size)
-            if (free < 0 or scheduler.policy.keeps_back(request)) and members:
+            if request is members[0]:
+                continue
+            free -= self._blocks_to_join(request)
+            if free < 0 or len(members) == scheduler.slots:
                 break
             members.append(request)
         return members
 
-    def room_for(self, request: Request, without: Sequence[Request] = ()) -> bool:
-        """Whether slots and blocks would let a request in, once the running ones in `without` were gone."""
-        scheduler = self._scheduler
-        pool = scheduler.pool
+    def _blocks_to_join(self, request: Request) -> int:
+        config = self._scheduler.config
+        return self.most_blocks(request) if config.reserve_output else -(-request.num_tokens // config.block_size)
+
+    def room_for(self, request: Request, draft: Draft, without: Sequence[Request] = ()) -> bool:
+        """Whether a request could start in this iteration if the running ones in `without` were gone."""
+        scheduler, config, pool = self._scheduler, self._scheduler.config, self._scheduler.pool
         if len(scheduler.running) - len(without) >= scheduler.slots:
             return False
-        freed = sum(pool.ref[block] == 1 for one in without for block in one.block_table)
+        budget, quota = draft.budget, draft.quota
+        for one in scheduler.running:
+            if one not in without:
+                wants = one.num_tokens - one.num_computed
+                wants = min(wants, draft.threshold or wants)
+                budget -= wants
+                quota -= wants if one.client == request.client else 0
+        if budget <= 0 or (draft.quota and quota <= 0):
+            return False
         if request.status is RequestStatus.SWAPPED:
-            return -(-request.num_tokens // scheduler.config.block_size) <= pool.num_free + freed
-        hits = lookup(pool, request, scheduler.config.block_size, request.num_tokens - 1)
-        return self._shortage(request, hits, request.num_tokens, freed) is None
+            hits = lookup(pool, request, config.block_size, request.num_computed)
+            start = request.num_computed
+        else:
+            hits = lookup(pool, request, config.block_size, request.num_tokens - 1)
+            start = len(hits) * config.block_size
+        prefills = start < request.num_tokens - 1
+        if prefills and (draft.hold or (not config.enable_chunked_prefill and request.num_tokens - start > budget)):
+            return False
+        return self._shortage(request, hits, request.num_tokens, without) is None
 
     def _next(self, draft: Draft) -> tuple[Request, Waiting | None]:
         """Whose turn it is, and why he may not start."""
-        policy = self._scheduler.policy
-        request = policy.head()
-        if draft.quota:
-            some = islice(policy, LOOK)
-            found = next((one for one in some if draft.quota_left(one.client) > 0), None)
+        scheduler = self._scheduler
+        request = scheduler.waiting.head()
+        if draft.quota and draft.quota_left(request.client) <= 0:
+            # Costs more with more waiting; only this knob does.
+            found = next((one for one in scheduler.waiting if draft.quota_left(one.client) > 0), None)
             if found is None:
                 detail = f"client {request.client} has had its {draft.quota} tokens of this iteration"
                 return request, Waiting(request.id, Reason.CLIENT_BUDGET, detail)
             request = found
-        why = policy.keeps_back(request)
+        why = scheduler.policy.keeps_back(request)
         return request, None if why is None else Waiting(request.id, Reason.POLICY, why)
 
     def _start(self, request: Request, draft: Draft) -> Waiting | None:
@@ -219,23 +246,27 @@ class Admission:
         request.status = RequestStatus.RUNNING
         scheduler.running.append(request)
 
-    def _shortage(self, request: Request, hits: Sequence[int], upto: int, freed: int = 0) -> Waiting | None:
+    def _shortage(
+        self, request: Request, hits: Sequence[int], upto: int, without: Sequence[Request] = ()
+    ) -> Waiting | None:
         """Why the blocks for `upto` tokens, the first of them in `hits`, cannot be had; None when they can.
 
-        freed: blocks to be had on top of the free ones.
+        without: running requests to be thought away.
         """
         scheduler = self._scheduler
         config, pool = scheduler.config, scheduler.pool
         if config.scheduler_reserve_full_isl:
             upto = max(upto, min(len(request.token_ids), config.model_len))
-        revived = sum(pool.ref[block] == 0 for block in hits)
+        freed = {block for one in without for block in one.block_table if pool.ref[block] == 1} if without else ()
+        revived = sum(pool.ref[block] == 0 or block in freed for block in hits)
         blocks, promised = -(-upto // config.block_size), 0
         if config.reserve_output:
             blocks = max(blocks, self.most_blocks(request))
-            promised = sum(self.most_blocks(one) - len(one.block_table) for one in scheduler.running)
+            staying = (one for one in scheduler.running if one not in without)
+            promised = sum(self.most_blocks(one) - len(one.block_table) for one in staying)
         need = max(0, blocks - len(hits)) + revived
-        reserve = int(config.watermark * config.num_blocks) if scheduler.running else 0
-        free = pool.num_free + freed
+        reserve = int(config.watermark * config.num_blocks) if len(scheduler.running) > len(without) else 0
+        free = pool.num_free + len(freed)
         if need + promised + reserve <= free:
             return None
         if need + promised <= free:
@@ -246,7 +277,15 @@ class Admission:
 
     def most_blocks(self, request: Request) -> int:
         """Blocks of a request at its longest; the last token is sampled but never computed."""
+        return self._blocks(request, request.num_prompt + self._scheduler.most_output(request) - 1)
+
+    def likely_blocks(self, request: Request) -> int:
+        """Blocks it will want: at its longest, or half as much again as now where nobody knows how long that is."""
+        if request.params.max_tokens is not None:
+            return self.most_blocks(request)
+        return self._blocks(request, request.num_tokens * 3 // 2)
+
+    def _blocks(self, request: Request, tokens: int) -> int:
         scheduler = self._scheduler
-        tokens = request.num_prompt + scheduler.most_output(request) - 1
         most = min(-(-tokens // scheduler.config.block_size), scheduler.pool.num_usable)
         return max(most, len(request.block_table))

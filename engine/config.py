@@ -151,6 +151,8 @@ class EngineConfig:
             values["num_cpu_blocks"] = (
                 values["num_blocks"] if block_bytes is None else room // block_bytes(values["block_size"])
             )
+        if values["preemption_mode"] == "swap" and not values["num_cpu_blocks"]:
+            notes.append("the swap pool has no blocks: preempted requests are computed again")
         config = cls(**values, allocated_blocks=values["num_blocks"], notes=tuple(notes))
         config._check_together(live=False)
         return config

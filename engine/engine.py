@@ -21,6 +21,7 @@ from engine.executors.base import Executor, Sampled
 from engine.host import InFlight
 from engine.output import Output
 from engine.plan import Plan
+from engine.policies import fault_of
 from engine.progress import Progress
 from engine.rebuild import Reencode, carry_over, encode_anew
 from engine.records import (
@@ -39,9 +40,9 @@ from engine.records import (
     Timings,
     Token,
 )
-from engine.request import FinishReason, Request
+from engine.request import FinishReason, Request, RequestStatus
 from engine.scheduler import Scheduler
-from engine.thrash import ThrashDetector
+from engine.thrash import COPY_COST, ThrashDetector
 from engine.tokenizer import Tokenizer
 
 NOTHING_COPIED = Copied()
@@ -167,15 +168,20 @@ class Engine:
         for name, value in self.config.values().items():
             if value != getattr(old, name):
                 self._knobs.append(KnobChange(name, getattr(old, name), value, self.knob_version))
+        prompts = dict(self._rebuilt.prompts) if self._rebuilt is not None else {}
+        for request in carried.prompts:
+            if request.status is not RequestStatus.FINISHED:
+                prompts[request.id] = tuple(request.token_ids)
+        for at, arrived in enumerate(self._arrived):  # nobody has been told their old prompts
+            if arrived.id in prompts:
+                self._arrived[at] = arrived._replace(prompt_ids=prompts.pop(arrived.id))
         self._rebuilt = Rebuilt(
             model,
             dtype,
             self.scheduler.pool.num_blocks,
             self.config.block_size,
             tuple(self.config.values().items()),
-            tuple(
-                [(request.id, tuple(request.token_ids)) for request in carried.prompts if request.status != "finished"]
-            ),
+            tuple(prompts.items()),
         )
         for note in self.config.notes:
             if note not in old.notes:
@@ -211,8 +217,18 @@ class Engine:
     def step(self, *, run: bool = True) -> Iteration | None:
         """Run one iteration; None when there was nothing to run and nothing to tell.
 
-        With `run` false (paused) only what was asked meanwhile is applied and recorded.
+        With `run` false (paused) only what was asked meanwhile is applied and recorded. PolicyFault when a policy from
+        outside has failed.
         """
+        try:
+            return self._step(run)
+        except Exception as error:
+            fault = fault_of(self.config.policy, error)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _step(self, run: bool) -> Iteration | None:
         begun = self.clock.now()
         self._take_arrivals(begun)
         plan = self.scheduler.schedule(begun) if run and self.scheduler.requests else Plan()
@@ -313,7 +329,8 @@ class Engine:
         """Name a preemption storm when one begins; end one in which nobody gets anywhere."""
         scheduler, progress = self.scheduler, self._progress
         copied = (len(plan.copies_out) + len(plan.copies_in)) * self.config.block_size
-        if plan.requests and self._thrash.count(plan.preempted, plan.num_tokens, plan.recomputed + copied):
+        wasted = plan.recomputed + int(copied * COPY_COST)
+        if plan.requests and self._thrash.count(plan.preempted, plan.num_tokens, wasted):
             self.notice(self._thrash.name(scheduler.pressure()))
         stuck = progress.stuck(plan.requests, len(plan.preempted), sampled, len(scheduler.requests))
         if stuck and not scheduler.solo:
@@ -335,6 +352,8 @@ class Engine:
         copied: Copied = NOTHING_COPIED,
     ) -> Iteration:
         scheduler = self.scheduler
+        if not scheduler.requests:
+            self._thrash.calm()
         record = Iteration(
             seq=self.seq,
             step=self.step_count,

@@ -23,6 +23,10 @@ class RequestError(WorkbenchError):
     """A request that can never run; refused at the door."""
 
 
+class PolicyFault(Exception):
+    """A policy from outside raised while it was asked; the message names it and the place in its file."""
+
+
 class ModelError(WorkbenchError):
     """A model, checkpoint or tokenizer that cannot be used."""
 

@@ -115,21 +115,23 @@ class Eviction:
         """
         scheduler = self._scheduler
         policy = scheduler.policy
-        while len(policy) and not scheduler.admission.room_for(policy.head()):
-            head = policy.head()
-            left, gone = list(scheduler.running), list[Request]()
-            while left and not scheduler.admission.room_for(head, without=gone):
-                at = policy.displaced(left)
-                if at is None:
-                    return
-                gone.append(left.pop(at))
-            if not scheduler.admission.room_for(head, without=gone):
-                return
-            need = -(-head.num_tokens // scheduler.config.block_size)
-            for victim in gone:
-                at = scheduler.running.index(victim)
-                self.preempt(at, draft, by=head.id, need=need, cause=Cause.DISPLACED)
+        room_for = scheduler.admission.room_for
+        if not len(policy) or room_for(policy.head(), draft):
             return
+        head = policy.head()
+        left, gone = list(scheduler.running), list[Request]()
+        while not room_for(head, draft, gone):
+            at = policy.displaced(left) if left else None
+            if at is None:
+                return
+            gone.append(left.pop(at))
+        for one in gone[:-1]:  # without him the last one would not have sufficed; without others maybe it does
+            if room_for(head, draft, [other for other in gone if other is not one]):
+                gone.remove(one)
+        need = -(-head.num_tokens // scheduler.config.block_size)
+        for victim in gone:
+            at = scheduler.running.index(victim)
+            self.preempt(at, draft, by=head.id, need=need, cause=Cause.DISPLACED)
 
     def _oldest(self) -> Request:
         return min(self._scheduler.running, key=self._scheduler.age)

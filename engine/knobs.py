@@ -196,8 +196,8 @@ _ROWS = (
         "aging",
         float,
         None,
-        "Seconds of waiting that lift a request by one priority level, or halve its length under sjf and srpt "
-        "(0 = never; default: the policy's own).",
+        "Seconds of waiting that lift a request by one priority level, halve its length under sjf and srpt, or put it "
+        "first under the others that can starve somebody (0 = never; default: the policy's own).",
         0.0,
         1e6,
         optional=True,
@@ -369,6 +369,8 @@ def check_value(name: str, value: Any) -> KnobValue:
 def read_weights(text: str) -> dict[str, float]:
     """`client_weights` as a table. ConfigError names the part that cannot be read."""
     weights: dict[str, float] = {}
+    if text.strip() and not text.strip(" ,"):
+        raise ConfigError("client_weights", f"{text!r} names no client, allowed: NAME=WEIGHT,NAME=WEIGHT")
     for part in filter(None, (part.strip() for part in text.split(","))):
         client, _, number = part.rpartition("=")
         try:

@@ -84,6 +84,8 @@ class Plan:
             return Limit.TOKEN_BUDGET
         if any(reason is Reason.BUDGET for _, reason in self.unscheduled):
             return Limit.TOKEN_BUDGET
+        if blocked in (Reason.POLICY, Reason.CLIENT_BUDGET, Reason.HELD):
+            return Limit.HELD_BACK
         return Limit.UNDERLOADED
 
 

@@ -1,8 +1,9 @@
 """Carrying the requests of one scheduler over to another: pool of other dimensions, maybe another model.
 
 Running and swapped-out requests lose their KV and are computed again, generated tokens included, unless the model is
-another one: then an answer cannot be continued and ends. Waiting requests keep their place; where the tokenizer is
-another one their prompts are encoded anew.
+another one: then an answer cannot be continued and ends. Waiting requests stay in line; where the tokenizer is
+another one their prompts are encoded anew. The queue is in the order in which requests joined it; what the policy
+makes of that is its own.
 
 Invariant: every live request is afterwards in the new waiting queue, or in `ended` with the reason.
 """
@@ -34,12 +35,12 @@ def carry_over(old: Scheduler, new: Scheduler, vocabulary: int, reencode: Reenco
     holding = [*old.running, *(r for r in old.requests.values() if r.status is RequestStatus.SWAPPED)]
     for request in holding:
         lost, freed = request.num_computed, len(request.block_table)
-        out.preempted.append(Preempted(request.id, "", 0, old.pool.num_free, lost, freed, Cause.REBUILD))
+        if request.status is RequestStatus.RUNNING:
+            out.preempted.append(Preempted(request.id, "", 0, old.pool.num_free, lost, freed, Cause.REBUILD))
+            request.num_preemptions += 1
         request.high_water = max(request.high_water, lost)
-        request.num_preemptions += 1
         request.status = RequestStatus.PREEMPTED
-    held = {request.id for request in holding}
-    for request in [*holding, *(r for r in old.waiting if r.id not in held)]:
+    for request in sorted(old.requests.values(), key=lambda one: one.serial):
         request.num_computed = request.num_registered = 0
         request.block_table, request.block_keys, request.cpu_blocks = [], [], []
         request.mid_prompt = False

@@ -87,6 +87,8 @@ class Limit(StrEnum):
     TOKEN_BUDGET = "TOKEN_BUDGET"
     STATIC_BATCH = "STATIC_BATCH"
     """The batch is closed: nobody is let in before its longest member ends."""
+    HELD_BACK = "HELD_BACK"
+    """The policy, a client's budget or prefill_schedule_interval keeps requests back that there is room for."""
     UNDERLOADED = "UNDERLOADED"
 
 
@@ -233,7 +235,10 @@ class BlockChange(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """The engine was built anew: an empty pool of other dimensions, maybe another model. All else went on."""
+    """The engine was built anew: an empty pool of other dimensions, maybe another model. All else went on.
+
+    Running requests are told as preempted; swapped-out ones lose their swap blocks and wait to be computed again.
+    """
 
     model: str
     dtype: str

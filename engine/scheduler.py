@@ -23,13 +23,14 @@ from engine.blocks import BlockPool
 from engine.config import EngineConfig
 from engine.eviction import Eviction
 from engine.plan import Draft, Plan
-from engine.policies import Policy, PolicyEnv, make_policy
+from engine.policies import Policy, PolicyEnv, faults_of, make_policy
 from engine.prefix import lookup, register
 from engine.records import Cause, Kind, Phase, Reason, Scheduled, Unscheduled, Waiting
 from engine.request import FinishReason, Request, RequestStatus
 from engine.static import StaticBatch
 from engine.swap import SwapPool
 from engine.thrash import Pressure
+from engine.waiting import WaitingQueue
 
 
 class Scheduler:
@@ -40,7 +41,7 @@ class Scheduler:
         self.pool = BlockPool(max(config.num_blocks, config.allocated_blocks), caching=config.enable_prefix_caching)
         self.swap_pool = SwapPool(config.cpu_blocks)
         self.env = PolicyEnv(config, self._cached_tokens)
-        self.policy: Policy = make_policy(config.policy, self.env)
+        self.waiting = WaitingQueue(make_policy(config.policy, self.env), self.age)
         self.running: list[Request] = []
         """In order of admission, never sorted."""
         self.swapped: list[Request] = []
@@ -63,9 +64,8 @@ class Scheduler:
     # ---- what the settings mean -------------------------------------------------------------------
 
     @property
-    def waiting(self) -> Policy:
-        """The waiting queue is the policy itself."""
-        return self.policy
+    def policy(self) -> Policy:
+        return self.waiting.policy
 
     @property
     def static(self) -> bool:
@@ -84,8 +84,7 @@ class Scheduler:
             policy.exact
             and config.victim == "auto"
             and config.preemption_mode == "recompute"
-            and not self.static
-            and not policy.aging_seconds
+            and not (self.static or config.client_token_budget or config.reserve_output)
         )
 
     @property
@@ -99,9 +98,9 @@ class Scheduler:
         return self.config.usable_blocks * self.config.block_size
 
     @staticmethod
-    def age(request: Request) -> tuple[float, str]:
+    def age(request: Request) -> tuple[float, int]:
         """The smaller, the longer it has been here."""
-        return request.arrival or 0.0, request.id
+        return request.arrival or 0.0, request.serial
 
     # ---- requests and knobs, between iterations ---------------------------------------------------
 
@@ -154,6 +153,7 @@ class Scheduler:
             else:
                 self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
+        self.solo = False
         return request
 
     def configure(self, config: EngineConfig) -> None:
@@ -162,24 +162,20 @@ class Scheduler:
         Running requests beyond a lowered max_num_seqs drain; a smaller pool takes effect with the next `schedule`,
         which preempts just enough.
         """
-        old, policy = self.config, self.policy
+        old = self.config
         if config.policy != old.policy:
             env = PolicyEnv(config, self._cached_tokens)
             env.now, env.token_seconds = self.env.now, self.env.token_seconds
-            policy = make_policy(config.policy, env)
-            self.env = env
+            waiting = WaitingQueue(make_policy(config.policy, env), self.age)
+            with faults_of(config.policy):
+                for request in sorted(self.waiting, key=lambda one: one.serial):
+                    waiting.add(request)
+            self.env, self.waiting = env, waiting
         self.config = self.env.config = config
-        changed = policy is not self.policy
-        if changed:
-            waiting, self.policy = list(self.policy), policy
-            for request in sorted(waiting, key=self.age):
-                self._serial += 1
-                request.serial = self._serial
-                self.waiting.add(request)
-        if changed or config.batching != old.batching:
+        if config.policy != old.policy or config.batching != old.batching:
             self._place_swapped()
         if config.batching != old.batching:
-            self.batch.form(self.running if self.static else [])
+            self.batch.form([*self.running, *self.swapped] if self.static else [])
         if not self.requests:
             self.pool.resize(config.usable_blocks)
 
@@ -205,8 +201,6 @@ class Scheduler:
         plan = Plan(budget=config.max_num_scheduled_tokens or config.max_num_batched_tokens)
         draft = Draft(plan, plan.budget, 0, False, config.client_token_budget)
         self.eviction.fit_pool(draft)
-        if self.displacing:
-            self.eviction.displace(draft)
         plan.slots = max(config.max_num_seqs, len(self.running))
         if self.static:
             plan.slots = max(plan.slots, len(self.batch.members))
@@ -216,6 +210,9 @@ class Scheduler:
             threshold = max(threshold, config.max_num_batched_tokens // entrants)
         draft.threshold = threshold
         draft.hold = self._hold_prompts()
+        if self.displacing:
+            self.eviction.displace(draft)
+            draft.hold = self._hold_prompts()
 
         self._serve_running(draft)
         self._admit(draft)
@@ -314,7 +311,7 @@ class Scheduler:
         if draft.hold and request.mid_prompt:
             draft.plan.unscheduled.append(Unscheduled(request.id, Reason.HELD))
             return
-        if reading and request.num_output:
+        if reading and request.num_output and len(request.token_ids) == request.num_computed + 1:
             draft.plan.unscheduled.append(Unscheduled(request.id, Reason.STATIC_BATCH))
             return
         start = request.num_computed
@@ -372,10 +369,10 @@ class Scheduler:
         """What the running and preempted requests will want, for whoever explains a storm."""
         wanting = [r for r in self.requests.values() if r.status is RequestStatus.RUNNING or r.num_preemptions]
         return Pressure(
-            needed_blocks=sum(map(self.admission.most_blocks, wanting)),
+            needed_blocks=sum(map(self.admission.likely_blocks, wanting)),
             requests=len(wanting),
             usable_blocks=self.pool.num_usable,
-            reserves_prompts=self.config.scheduler_reserve_full_isl,
+            in_prompt=sum(not request.num_output for request in wanting),
             policy=self.config.policy,
         )
 

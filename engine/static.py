@@ -24,11 +24,14 @@ class StaticBatch:
         """Members that have not ended."""
         return sum(member.status is not RequestStatus.FINISHED for member in self.members)
 
-    def form(self, members: Sequence[Request]) -> int:
-        """Start with these members; returns the prompt tokens that padding would add."""
+    def form(self, members: Sequence[Request]) -> None:
+        """Start with these members."""
         self.members = list(members)
-        longest = max((member.num_tokens for member in members), default=0)
-        return sum(longest - member.num_tokens for member in members)
+
+    def padding(self) -> int:
+        """Prompt tokens that padding would add to the shorter members."""
+        longest = max((member.num_tokens for member in self.members), default=0)
+        return sum(longest - member.num_tokens for member in self.members)
 
     def leave_out_waiting(self) -> None:
         """Go without the members that have not started yet: there is no room for them."""

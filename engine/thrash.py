@@ -2,7 +2,7 @@
 
 Over the last WINDOW executed iterations it counts preemptions and what they cost: tokens computed again, and tokens
 whose KV was copied out or back. A storm begins with MANY preemptions whose cost is at least SHARE of all computed
-tokens, and ends when a window had at most FEW. Constant time an iteration.
+tokens, and ends when a window had at most FEW, or after QUIET iterations without any. Constant time an iteration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from engine.records import Cause, Preempted
 WINDOW = 64
 MANY = 8
 FEW = 2
+QUIET = 16
 SHARE = 0.2
+COUNTED = (Cause.BLOCKS, Cause.DISPLACED)
+"""What a person does on purpose (a smaller pool, a rebuild) is no storm."""
+COPY_COST = 0.2
+"""Of a token copied to the swap pool or back, against computing it: about a fifth for an 8B model on a GPU."""
 
 
 class Pressure(NamedTuple):
@@ -27,8 +32,8 @@ class Pressure(NamedTuple):
     requests: int
     """How many those are."""
     usable_blocks: int
-    reserves_prompts: bool
-    """Knob scheduler_reserve_full_isl."""
+    in_prompt: int
+    """How many of the requests have not read their prompt to its end."""
     policy: str
 
 
@@ -38,6 +43,8 @@ class ThrashDetector:
         self._preempted = self._wasted = self._tokens = 0
         self._causes: Counter[Cause] = Counter()
         self._cause_window: deque[tuple[Cause, ...]] = deque()
+        self._quiet = 0
+        """Iterations since the last preemption."""
         self.cause = ""
         """Of the storm that rages; "" in good weather."""
 
@@ -46,7 +53,7 @@ class ThrashDetector:
 
         True when a storm has just begun: then call `name`.
         """
-        causes = tuple([victim.cause for victim in preempted])
+        causes = tuple([victim.cause for victim in preempted if victim.cause in COUNTED])
         self._window.append((len(causes), tokens, wasted))
         self._cause_window.append(causes)
         self._preempted += len(causes)
@@ -61,11 +68,16 @@ class ThrashDetector:
             self._wasted -= old_wasted
             if left := self._cause_window.popleft():
                 self._causes.subtract(left)
+        self._quiet = 0 if causes else self._quiet + 1
         if self.cause:
-            if self._preempted <= FEW:
+            if self._preempted <= FEW or self._quiet >= QUIET:
                 self.cause = ""
             return False
         return self._preempted >= MANY and self._wasted >= SHARE * self._tokens
+
+    def calm(self) -> None:
+        """Nobody is here any more: a storm is over."""
+        self.cause = ""
 
     def name(self, pressure: Pressure) -> str:
         """The storm's cause and what to do about it, in one line; `cause` keeps the first half while it lasts."""
@@ -77,7 +89,7 @@ class ThrashDetector:
         if worst is Cause.DISPLACED:
             self.cause = f"policy {pressure.policy} displaces running requests"
             cure = "another policy, or more slots and blocks, would prevent this"
-        elif not pressure.reserves_prompts:
+        elif 2 * pressure.in_prompt >= pressure.requests:
             self.cause = "prompts are admitted by their first chunk"
             cure = f"scheduler_reserve_full_isl, or max_num_seqs about {fit}, would prevent this"
         else:

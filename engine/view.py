@@ -226,6 +226,9 @@ class EngineView:
         self.num_blocks, self.block_size = rebuilt.num_blocks, rebuilt.block_size
         self.knobs = dict(rebuilt.knobs)
         self._empty_pool()
+        for request in self.requests.values():
+            if request.status is RequestStatus.SWAPPED:
+                request.status, request.computed, request.swapped_blocks = RequestStatus.PREEMPTED, 0, 0
         for id, prompt_ids in rebuilt.prompts:
             self.requests[id].prompt_ids = prompt_ids
 

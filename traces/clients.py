@@ -190,6 +190,8 @@ class ClientAccounts:
         """Fold one record in."""
         if it.rebuilt is not None:
             self._set_knobs(dict(it.rebuilt.knobs))
+            for id, prompt_ids in it.rebuilt.prompts:
+                self._encode_anew(self.live[id], len(prompt_ids))
         for change in it.knobs:
             self._set_knobs({change.name: change.new})
         if self.windows.over(it.t_start):
@@ -248,6 +250,11 @@ class ClientAccounts:
         client.outstanding += self.w_p * len(new.prompt_ids) + self.w_q * expected
         client.queue[new.id] = new.arrival
         self._touched[client.name] = None
+
+    def _encode_anew(self, request: _Live, prompt_len: int) -> None:
+        """Another model reads another prompt, from the start."""
+        request.client.outstanding += self.w_p * (prompt_len - (request.prompt_len - request.done))
+        request.prompt_len, request.done = prompt_len, 0
 
     def _preempt(self, victim: Preempted, now: float) -> None:
         client = self.live[victim.id].client

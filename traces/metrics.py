@@ -155,6 +155,8 @@ class Metrics:
         if it.rebuilt is not None:
             self.knobs.update(it.rebuilt.knobs)
             self.allocated = it.rebuilt.num_blocks
+            for id, prompt_ids in it.rebuilt.prompts:
+                self.live[id].prompt_len = len(prompt_ids)
         for change in it.knobs:
             self.knobs[change.name] = change.new
         for new in it.arrived:

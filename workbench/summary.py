@@ -95,7 +95,7 @@ def _preemptions(summary: dict[str, Any]) -> str:
         parts.append(f"{again['count']} by recompute: {again['tokens']:,} tokens again, about {again['ms']:,.1f} ms")
     if swap["count"]:
         parts.append(
-            f"{swap['count']} by swap: {swap['blocks_out']:,} blocks out, {swap['blocks_in']:,} in, "
+            f"{swap['count']} by swap: {swap['blocks_out']:,} blocks out, {swap['blocks_in']:,} copied back, "
             f"{swap['bytes'] / (1 << 20):,.1f} MiB, {swap['ms']:,.1f} ms"
         )
     return "\n".join(parts)
@@ -124,13 +124,13 @@ def _fairness(fairness: dict[str, Any]) -> str:
         text = f"at most {found['max']:,.0f} units apart while both were backlogged"
         if found["max"]:
             text += f" ({clean(found['ahead'])} ahead of {clean(found['behind'])})"
-    if windows["n"]:
+    if windows["n"] > 1:
         text += (
             f"\n{windows['mean']:,.0f} apart in a window of {windows['length_s']:g} s, at most {windows['max']:,.0f}"
         )
-    text += f"\nJain index {_index(fairness['jain'])}"
-    if windows["jain_mean"] is not None:
-        text += f"; {_index(windows['jain_mean'])} in a window, at least {_index(windows['jain_min'])}"
+        # Over a run in which everybody got all he asked for it is 1 whatever the policy: windows tell them apart.
+        if windows["jain_mean"] is not None:
+            text += f"\nJain index in a window {_index(windows['jain_mean'])}, at least {_index(windows['jain_min'])}"
     return text
 
 

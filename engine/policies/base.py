@@ -51,6 +51,9 @@ class Policy(ABC):
     """`served` is told about every scheduled request."""
     aging = 0.0
     """What knob `aging` = auto means here; see the knob."""
+    patience = 60.0
+    """Seconds after which the oldest waiting request is next, whatever the policy says, unless knob `aging` says
+    otherwise. 0: never; for policies under which nobody starves, or that have an aging of their own."""
 
     def __init__(self, env: PolicyEnv) -> None:
         self.env = env
@@ -125,3 +128,9 @@ class Policy(ABC):
         """Knob `aging`, or what this policy takes for auto; 0 is off."""
         asked = self.env.config.aging
         return self.aging if asked is None else asked
+
+    @property
+    def patience_seconds(self) -> float:
+        """Knob `aging`, or what this policy takes for auto; 0 is never."""
+        asked = self.env.config.aging
+        return self.patience if asked is None or not self.patience else asked

@@ -27,6 +27,7 @@ class Drr(Accounts):
     """A deficit is never stored: it is the quanta of all rounds so far less what the client has spent (its account)."""
 
     name = "drr"
+    patience = 0.0
     victim = "greediest"
 
     def __init__(self, env: PolicyEnv) -> None:

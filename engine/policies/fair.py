@@ -19,6 +19,7 @@ from engine.policies.lcf import Lcf
 
 class Fair(Lcf):
     name = "fair"
+    patience = 0.0
 
     def __init__(self, env: PolicyEnv) -> None:
         super().__init__(env)

@@ -13,6 +13,7 @@ class Fcfs(Policy):
     """An ordered dict by id: both ends and any removal in constant time."""
 
     name = "fcfs"
+    patience = 0.0
     exact = True
 
     def __init__(self, env: PolicyEnv) -> None:

@@ -5,8 +5,8 @@ scheduler. Requests that begin alike and are not cached yet would all compute th
 them keeps its place, the others wait behind everybody until it has filled the cache. With more than 128 waiting it is
 first come, first served, as looking would cost too much.
 
-Omission: nobody ages, so a prompt that nobody shares can starve. SGLang defers only prompts of which at most 32 tokens
-are cached; here what is not cached decides alone.
+Omission: nobody ages; a prompt that nobody shares waits until `patience` ends. SGLang defers only prompts of which at
+most 32 tokens are cached; here what is not cached decides alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Lpm(Fcfs):
     """Looks anew in each iteration, when somebody asks: then at no more than 128 requests."""
 
     name = "lpm"
+    patience = 60.0
     exact = False
 
     def __init__(self, env: PolicyEnv) -> None:
@@ -70,7 +71,7 @@ class Lpm(Fcfs):
         if not self._stale:
             return
         self._stale = False
-        if len(self._requests) > MOST_LOOKED_AT:
+        if len(self._requests) > MOST_LOOKED_AT or not self.env.config.enable_prefix_caching:
             self._order = self._requests
             return
         waiting = list(self._requests.values())

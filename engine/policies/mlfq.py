@@ -29,6 +29,7 @@ class Mlfq(Policy):
     """Nobody is moved when it has waited long enough: those who have are the front of their level's queue."""
 
     name = "mlfq"
+    patience = 0.0
     victim = "lowest"
     preemptive = True
     counts = True

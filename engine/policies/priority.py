@@ -15,6 +15,7 @@ from engine.request import Request
 
 class Priority(Ranked):
     name = "priority"
+    patience = 0.0
     victim = "priority"
     exact = True
 
@@ -22,6 +23,7 @@ class Priority(Ranked):
         self._aging = 0.0
         super().__init__(env)
         self._aging = self.aging_seconds
+        self.exact = not self._aging
 
     def key(self, request: Request) -> tuple[float, float, str]:
         arrival = request.arrival or 0.0
@@ -31,4 +33,5 @@ class Priority(Ranked):
     def begin(self) -> None:
         if self._aging != self.aging_seconds:
             self._aging = self.aging_seconds
+            self.exact = not self._aging
             self.resort()

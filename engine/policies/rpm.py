@@ -21,6 +21,7 @@ MINUTE = 60.0
 
 class Rpm(PerClient):
     name = "rpm"
+    patience = 0.0
 
     def __init__(self, env: PolicyEnv) -> None:
         super().__init__(env)

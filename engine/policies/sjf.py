@@ -13,6 +13,7 @@ from engine.request import Request
 
 class Sjf(Aged):
     name = "sjf"
+    patience = 0.0
     victim = "lowest"
     aging = 30.0
 

@@ -239,3 +239,104 @@ def test_swapped_kv_of_the_real_model_comes_back_as_it_was(policy: str, caching:
     assert sum(it.copied.num_bytes for it in out.iterations) > 0
     assert {id: out.token_ids[id] for id in ids} == expected
     assert sum(item.recomputed for it in out.iterations for item in it.scheduled) == 0
+
+
+def test_a_client_without_budget_hides_nobody() -> None:
+    """However many of its requests are in front."""
+    engine, _ = fake_engine(num_blocks=400, block_size=4, client_token_budget=2, max_num_seqs=8)
+    for number in range(200):
+        engine.submit(Request(f"a{number}", [1, 2, 3], SamplingParams(max_tokens=20, ignore_eos=True), client="a"))
+    engine.submit(Request("b", [4, 5], SamplingParams(max_tokens=3, ignore_eos=True), client="b"))
+    ends = {}
+    for _ in range(6):
+        it = engine.step()
+        assert it is not None
+        ends.update({end.id: it.step for end in it.finished})
+    assert ends["b"] == 3
+
+
+def displacements(engine: Engine, steps: int) -> list[str]:
+    out = []
+    for _ in range(steps):
+        it = engine.step()
+        if it is not None:
+            out += [victim.id for victim in it.preempted if victim.cause is Cause.DISPLACED]
+            if out:
+                assert any(item.kind is not Kind.RUNNING for item in it.scheduled), "displaced, and nobody came"
+                return out
+    return out
+
+
+def test_nobody_is_displaced_for_one_who_may_not_start() -> None:
+    """Neither for lack of its client's budget, nor of the iteration's, nor while prompts are in one piece."""
+    engine, _ = fake_engine(policy="srpt", max_num_seqs=2, client_token_budget=1, num_blocks=400)
+    for id, client, output in (("x1", "x", 50), ("y1", "y", 90), ("x2", "x", 2)):
+        engine.submit(Request(id, [1], SamplingParams(max_tokens=output, ignore_eos=True), client=client))
+    assert displacements(engine, 40) == []
+    engine, _ = fake_engine(policy="srpt", max_num_seqs=2, max_num_batched_tokens=8, num_blocks=400)
+    engine.submit(Request("long", [1] * 400, SamplingParams(max_tokens=40, ignore_eos=True)))
+    engine.step()
+    engine.submit(Request("running", [2], SamplingParams(max_tokens=200, ignore_eos=True)))
+    engine.submit(Request("short", [3], SamplingParams(max_tokens=2, ignore_eos=True)))
+    displacements(engine, 100)
+
+
+def test_a_block_of_the_victim_is_not_counted_twice() -> None:
+    """Once as freed and once as a hit of who comes."""
+    engine, _ = fake_engine(
+        policy="srpt", num_blocks=13, block_size=4, max_model_len=44, max_num_seqs=4, max_num_batched_tokens=64
+    )
+    prompt = list(range(16))
+    engine.submit(Request("other", [99] * 16, SamplingParams(max_tokens=8, ignore_eos=True)))
+    engine.submit(Request("victim", prompt, SamplingParams(max_tokens=28, ignore_eos=True)))
+    engine.step()
+    engine.submit(Request("head", prompt + [7] * 22, SamplingParams(max_tokens=2, ignore_eos=True)))
+    displacements(engine, 30)
+
+
+@pytest.mark.parametrize("policy", ["edf", "slack", "lcf", "lpm"])
+def test_nobody_starves(policy: str) -> None:
+    """A request that the policy would never choose is first after a minute."""
+    clock = ManualClock()
+    engine, _ = fake_engine(clock, policy=policy, max_num_seqs=1, num_blocks=200)
+    shared = list(range(40))
+    engine.submit(Request("busy", shared, SamplingParams(max_tokens=2, ignore_eos=True), client="a", deadline=0.1))
+    for _ in range(60):  # lcf: the client of the one who waits has had much
+        engine.submit(Request(f"p{_}", [1], SamplingParams(max_tokens=30, ignore_eos=True), client="z", deadline=0.1))
+    while engine.has_work():
+        engine.step()
+    engine.submit(Request("poor", [9] * 40, SamplingParams(max_tokens=2, ignore_eos=True), client="z"))
+    served, number = None, 0
+    while served is None:
+        for _ in range(2):
+            number += 1
+            params = SamplingParams(max_tokens=2, ignore_eos=True)
+            engine.submit(Request(f"r{number}", [*shared, number % 7], params, client="a", deadline=0.1))
+        clock.advance(1.0)
+        it = engine.step()
+        assert it is not None and number < 500, "starved"
+        if any(item.id == "poor" for item in it.scheduled):
+            served = clock.now()
+    assert served > 30, "the policy would serve it anyway: the test shows nothing"
+    assert served < 70
+
+
+def test_the_order_of_joining_survives_a_change_of_policy() -> None:
+    engine, _ = fake_engine(max_num_seqs=1)
+    for number in range(13):
+        engine.submit(Request(f"r{number}", [number], SamplingParams(max_tokens=2, ignore_eos=True)))
+    for policy in ("fair", "lpm", "sjf", "priority", "fcfs"):
+        engine.set_knob("policy", policy)
+    assert [request.id for request in engine.scheduler.waiting] == [f"r{number}" for number in range(13)]
+
+
+def test_alone_ends_with_the_request_that_was_alone() -> None:
+    engine, _ = fake_engine(max_num_seqs=4)
+    for number in range(6):
+        engine.submit(Request(f"r{number}", [number], SamplingParams(max_tokens=50, ignore_eos=True)))
+    engine.scheduler.solo = True
+    engine.step()
+    assert len(engine.scheduler.running) == 1
+    engine.abort("r0")
+    engine.step()
+    assert len(engine.scheduler.running) == 4

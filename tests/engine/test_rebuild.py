@@ -21,6 +21,7 @@ from engine.sampling_params import SamplingParams
 from engine.view import EngineView
 from tests.engine.fakes import fake_engine, made_up
 from tests.engine.harness import check_view, submit_all, tiny_engine
+from traces.metrics import Metrics
 
 
 def view_of(engine: Engine) -> EngineView:
@@ -188,3 +189,59 @@ def test_without_a_builder_it_is_refused() -> None:
     assert thread.stop()
     with pytest.raises(ConfigError, match="built anew"):
         engine.set_knob("block_size", 8)
+
+
+def test_who_arrives_with_a_new_model_is_told_once() -> None:
+    engine, _ = fake_engine(num_blocks=64, max_num_seqs=1)
+    view = view_of(engine)
+    engine.submit(Request("a", [1] * 5, SamplingParams(max_tokens=5, ignore_eos=True)))
+    for length in (9, 7):  # two rebuilds before a record
+        new, _ = fake_engine(num_blocks=64)
+        engine.rebuild(new, "other", "none", lambda request, length=length: [7] * length)  # type: ignore[misc]
+    it = engine.step()
+    assert it is not None and it.rebuilt is not None and it.rebuilt.prompts == ()
+    view.apply(it)
+    check_view(view, engine)
+    assert view.requests["a"].prompt_ids == (7,) * 7
+
+
+def test_prompts_encoded_twice_before_a_record() -> None:
+    engine, _ = fake_engine(num_blocks=64, max_num_seqs=1)
+    view = view_of(engine)
+    metrics = Metrics(EngineInfo("fake", "cpu", "none", 1, engine.config, 259, 0, 0))
+
+    def take(it: Iteration | None) -> None:
+        assert it is not None
+        view.apply(it)
+        metrics.add(it)
+        check_view(view, engine)
+
+    for id in ("a", "b"):
+        engine.submit(Request(id, [1] * 5, SamplingParams(max_tokens=5, ignore_eos=True), client=id))
+    take(engine.step())
+    for length in (9, 40):
+        new, _ = fake_engine(num_blocks=64)
+        engine.rebuild(new, "other", "none", lambda request, length=length: [7] * length)  # type: ignore[misc]
+    while engine.has_work():
+        take(engine.step())
+    assert len(view.requests["b"].prompt_ids) == 40
+    account = metrics.summary()["clients"]["b"]
+    assert account["tokens"]["prompt"] == 40 and account["service"] == 50
+
+
+def test_swapped_out_ones_are_not_preempted_again() -> None:
+    engine, _ = fake_engine(
+        num_blocks=10, block_size=4, max_model_len=30, preemption_mode="swap", scheduler_reserve_full_isl=False
+    )
+    view = view_of(engine)
+    for number in range(4):
+        engine.submit(Request(f"r{number}", [number] * 8, SamplingParams(max_tokens=14, ignore_eos=True)))
+    while not engine.scheduler.swapped:
+        follow(engine, view, 1)
+    before = {id: request.preemptions for id, request in view.requests.items()}
+    swapped = [request.id for request in engine.scheduler.swapped]
+    new, _ = fake_engine(num_blocks=64, block_size=4)
+    engine.rebuild(new, "fake", "none")
+    ends = follow(engine, view)
+    assert all(ends[id].preemptions == before[id] for id in swapped)
+    assert {end.output_len for end in ends.values()} == {14}

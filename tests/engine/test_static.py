@@ -138,3 +138,34 @@ def test_every_batch_ends_under_pressure(asked: dict[str, Any]) -> None:
         if earlier.batch != later.batch:
             left = set(earlier.running) | set(earlier.swapped)
             assert not left & set(earlier.batch), "a batch began before the last one had ended"
+
+
+def test_a_limit_of_requests_a_minute_holds_for_batches_too() -> None:
+    engine, _ = fake_engine(batching="static", policy="rpm", requests_per_minute=2, max_num_seqs=4)
+    for number in range(6):
+        prompt = [number] * (5 if number == 1 else 30 + number)
+        engine.submit(Request(f"r{number}", prompt, SamplingParams(max_tokens=2, ignore_eos=True)))
+    it = engine.step()
+    assert it is not None and it.running == it.batch == ("r0", "r1")
+    assert it.blocked is not None and it.blocked.reason is Reason.POLICY
+    assert it.slots.padding == 25, "of those that are in the batch"
+
+
+def test_swapped_out_requests_are_members_when_batching_becomes_static() -> None:
+    engine, _ = fake_engine(
+        num_blocks=12, block_size=4, max_model_len=40, max_num_seqs=4, max_num_batched_tokens=16,
+        preemption_mode="swap", scheduler_reserve_full_isl=False,
+    )  # fmt: skip
+    for number in range(6):
+        engine.submit(Request(f"r{number}", [number] * 8, SamplingParams(max_tokens=20, ignore_eos=True)))
+    while not engine.scheduler.swapped:
+        engine.step()
+    engine.set_knob("batching", "static")
+    members = {request.id for request in (*engine.scheduler.running, *engine.scheduler.swapped)}
+    while engine.scheduler.batch.alive:
+        it = engine.step()
+        assert it is not None and set(it.running) <= members | set(it.batch)
+        if set(it.batch) != members:
+            break
+    assert not members & set(engine.scheduler.requests), "a new batch begins when all of the old one have ended"
+    run(engine, view=False)

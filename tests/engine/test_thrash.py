@@ -36,7 +36,7 @@ def test_begins_and_ends() -> None:
     detector = ThrashDetector()
     assert not detector.count([victim()] * (MANY - 1), 100, 50)
     assert detector.count([victim()], 100, 50)
-    text = detector.name(Pressure(120, 10, 60, True, "fcfs"))
+    text = detector.name(Pressure(120, 10, 60, 0, "fcfs"))
     assert "8 preemptions" in text and "120 KV blocks" in text and "max_num_seqs about 5" in text
     assert detector.cause and not detector.count([victim()] * 9, 100, 90), "told once while it lasts"
     for _ in range(WINDOW):
@@ -49,15 +49,25 @@ def test_cheap_preemptions_are_no_storm() -> None:
     assert not any(detector.count([victim()], 1000, 10) for _ in range(WINDOW))
 
 
+def test_what_a_person_does_is_no_storm() -> None:
+    detector = ThrashDetector()
+    assert not detector.count([victim(Cause.SHRINK)] * 9 + [victim(Cause.REBUILD)] * 9, 100, 90)
+
+
+def test_a_storm_is_over_when_nobody_is_left() -> None:
+    out = run(overloaded())
+    assert out.iterations[-1].storm == ""
+
+
 def test_causes() -> None:
-    for causes, reserves, word in (
-        ([Cause.DISPLACED] * 9, True, "policy srpt displaces"),
-        ([Cause.BLOCKS] * 9, False, "admitted by their first chunk"),
-        ([Cause.BLOCKS] * 9, True, "need up to 120 KV blocks"),
+    for causes, in_prompt, word in (
+        ([Cause.DISPLACED] * 9, 0, "policy srpt displaces"),
+        ([Cause.BLOCKS] * 9, 7, "admitted by their first chunk"),
+        ([Cause.BLOCKS] * 9, 2, "need up to 120 KV blocks"),
     ):
         detector = ThrashDetector()
         assert detector.count([victim(cause) for cause in causes], 100, 60)
-        assert word in detector.name(Pressure(120, 10, 60, reserves, "srpt"))
+        assert word in detector.name(Pressure(120, 10, 60, in_prompt, "srpt"))
         assert word in detector.cause
 
 

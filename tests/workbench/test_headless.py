@@ -167,7 +167,10 @@ def crowd(clients: int) -> dict[str, Any]:
 def test_tables_fit_80_columns() -> None:
     text = printed(crowd(15))
     assert max(map(len, text.splitlines())) <= 80
-    assert "14 by recompute: 8 tokens again" in text and "1 by swap: 1,000 blocks out, 900 in, 8,192.0 MiB" in text
+    assert (
+        "14 by recompute: 8 tokens again" in text
+        and "1 by swap: 1,000 blocks out, 900 copied back, 8,192.0 MiB" in text
+    )
     assert "1,234 of 123,456 used (1.0%); 98,765 prompt tokens of padding" in " ".join(text.split())
     assert "and 3 more clients with less service" in text
     text = printed(crowd(12))

@@ -20,7 +20,10 @@ class FaultScreen(ReadingScreen):
 
     def lines(self, width: int) -> list[Line]:
         look = self.query_one(Reader).look
-        about = f"This is an error of the workbench, not of yours. The traceback, also in {self.log_file}:"
+        whose = "This is an error of the workbench, not of yours."
+        if "engine.errors.PolicyFault" in self.trace:
+            whose = "The policy that was loaded from outside has failed."
+        about = f"{whose} The traceback, also in {self.log_file}:"
         out: list[Line] = [((part, look.warn),) for part in wrap(about, width)]
         out.append(())
         for line in self.trace.splitlines():
