@@ -168,6 +168,7 @@ class Engine:
         for name, value in self.config.values().items():
             if value != getattr(old, name):
                 self._knobs.append(KnobChange(name, getattr(old, name), value, self.knob_version))
+        self._order.append("b")
         prompts = dict(self._rebuilt.prompts) if self._rebuilt is not None else {}
         for request in carried.prompts:
             if request.status is not RequestStatus.FINISHED:

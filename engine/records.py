@@ -275,7 +275,7 @@ class Iteration:
     arrived: tuple[Arrived, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     order: str = ""
-    """How the above and the aborts were mixed, a letter each: k knob, a arrived, r rejected, x aborted."""
+    """How the above and the aborts were mixed, a letter each: k knob, a arrived, r rejected, x aborted, b rebuilt."""
     scheduled: tuple[Scheduled, ...] = ()
     preempted: tuple[Preempted, ...] = ()
     tokens: tuple[Token, ...] = ()
