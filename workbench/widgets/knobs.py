@@ -30,10 +30,10 @@ class Knobs(Panel):
     enter      apply the value shown with a *      esc   take it back
     u          undo the last change that was applied
 
-    Knobs marked "rebuild" cannot change while the engine runs: it is built anew, which is asked first. Running
-    requests are then computed again, and the queue is kept. num_blocks is one of them above the blocks that are
-    allocated. A change gets a version, a ! mark in the scrubber and an event; a refused one is told here, and
-    nothing changes."""
+    Knobs marked "rebuild" cannot change while the engine runs: it is built anew, which is asked first. Running and
+    swapped-out requests are then computed again, and the queue is kept; the question tells who ends or may be cut
+    short. num_blocks is one of them above the blocks that are allocated. A change gets a version, a ! mark in the
+    scrubber and an event; a refused one is told here, and nothing changes."""
     BINDINGS = [
         Binding("up", "choose(-1)", "Knob", show=False, id="knobs.up"),
         Binding("down", "choose(1)", "Knob", show=False, id="knobs.down"),
