@@ -6,7 +6,7 @@ from engine.records import Phase, Reason
 from engine.request import RequestStatus
 from engine.view import EngineView
 from workbench.glyphs import CELLS
-from workbench.model.batch import held, slots_text
+from workbench.model.batch import held, slots_line
 from workbench.model.cells import Cell
 from workbench.model.history import History
 from workbench.text import clean, wrap
@@ -68,9 +68,7 @@ class Queues(Panel):
         below: list[Line | str] = []
         if view.storm:
             below += [((line, look.warn),) for line in wrap(f"storm: {view.storm}", width, 2)]
-        slots = slots_text(view)
-        if slots:
-            below.append(((f"batch {slots} slots work", look.strong),))
+        below += [((line, look.strong),) for line in wrap(slots_line(view), width, 2) if line]
         ids = [*view.swapped, *ids]
         if ids:
             below += self._why(scene, ids[0], width, full=True)
