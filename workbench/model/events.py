@@ -168,4 +168,7 @@ def show(value: object) -> str:
         return "auto"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else clean(str(value)) or "-"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = clean(str(value))
+    return text if text.strip(" ,") else "-"  # a list of nothing is empty too
