@@ -16,6 +16,7 @@ from tests.workbench.modelless import SWAP, ModellessHost, swapping_host
 from tests.workbench.test_swapping import history_of
 from workbench.glyphs import Mode
 from workbench.model.build import building_text
+from workbench.model.events import show
 from workbench.model.history import History
 from workbench.model.knob_table import NAMES
 from workbench.screens.asking import AskScreen
@@ -84,7 +85,10 @@ async def test_a_policy_goes_through_its_choices_and_one_of_your_own_is_typed(si
 @sizes
 async def test_client_weights_are_typed_checked_and_undone(size):
     async with driven(size, busy(), steps=10) as here:
+        await here.press("u")
+        assert "nothing to undo" in here.text()
         await choose(here, "client_weights")
+        assert any("client_weights" in line and "-  text" in line for line in here.lines())
         await here.press("right_square_bracket")
         assert "is text" in here.live.knobs.answer
         await here.press("enter")
@@ -99,7 +103,47 @@ async def test_client_weights_are_typed_checked_and_undone(size):
         await here.run(1)
         assert here.live.history.live.knobs["client_weights"] == ""
         await here.press("u")
-        assert "no knob was changed" in here.text()
+        assert "nothing left to undo" in here.text()
+
+
+def test_a_list_of_nothing_is_shown_as_empty():
+    assert [show(text) for text in ("", ",", " , ", "a=1,")] == ["-", "-", "-", "a=1,"]
+
+
+async def test_typing_replaces_the_old_value_and_an_arrow_keeps_it():
+    async with driven(WIDE, busy(), steps=10) as here:
+        await choose(here, "max_num_batched_tokens")
+        await here.press("e", "7", "7", "enter")
+        assert here.host.posted[-1] == SetKnob("max_num_batched_tokens", 77)
+        await here.run(1)
+        await here.press("e", "right", "8", "enter")
+        assert here.host.posted[-1] == SetKnob("max_num_batched_tokens", 778)
+
+
+@sizes
+async def test_while_looking_back_the_focused_panel_shows_and_changes_the_live_values(size):
+    async with driven(size, busy(), steps=20) as here:
+        name = "max_num_seqs"
+        here.host.post(SetKnob(name, 4))
+        await here.run(5)
+        here.live.look_at(10)
+        await choose(here, name)
+        row = next(line for line in here.lines() if f"▸{name}" in line)
+        assert " 4 " in row and "live values" in here.text()
+        await here.press("right_square_bracket")
+        assert here.live.knobs.wanted == {name: 5} and here.live.cursor == 10
+        await here.press("enter")
+        assert here.host.posted[-1] == SetKnob(name, 5)
+        await here.run(1)
+        assert not here.live.knobs.asked and here.live.cursor == 10
+        await here.press("e", "enter")
+        assert here.host.posted[-1] == SetKnob(name, 5)
+        if size == WIDE:
+            here.live.timeline.focus()
+            await here.press("escape") if isinstance(here.app.screen, AskScreen) else None
+            await here.run(0)
+            row = next(line for line in here.lines() if f"▸{name}" in line)
+            assert " 6 " in row and "live values" not in here.text()
 
 
 async def test_numbers_and_the_pace_are_typed():
@@ -147,7 +191,7 @@ async def test_a_rebuild_is_asked_for_done_and_undone(size):
         await here.run(4)
         assert here.live.history.live.block_size == 16
         await here.press("u")
-        assert "no knob was changed" in here.text()
+        assert "nothing left to undo" in here.text()
 
 
 async def test_model_and_dtype_are_rebuilt_and_a_refusal_is_told():
@@ -180,6 +224,7 @@ async def test_more_blocks_than_allocated_are_a_rebuild_and_fewer_are_not():
         assert here.host.posted[-1] == SetKnob("num_blocks", 32)
         await here.run(1)
         await here.press("e")
+        assert "num_blocks: 2..40 live, more builds anew" in here.text()
         await type_value(here, "100")
         assert isinstance(here.app.screen, ConfirmScreen)
         await here.press("enter")
