@@ -183,7 +183,7 @@ async def test_a_rebuild_is_asked_for_done_and_undone(size):
         view = here.live.history.live
         assert view.block_size == 32 and not here.live.knobs.asked and "BUILDING" not in here.lines()[0]
         assert "built anew at step" in here.live.knobs.answer
-        assert any("engine built anew: fake-0.1b float32, 39 blocks of 32" in e.text for e in here.live.history.events)
+        assert any("built anew: 39 blocks of 32, float32 fake-0.1b" in e.text for e in here.live.history.events)
         assert any("the engine was built anew" in e.text for e in here.live.history.events)
         await here.press("u")
         assert isinstance(here.app.screen, ConfirmScreen)
