@@ -120,6 +120,14 @@ async def test_typing_replaces_the_old_value_and_an_arrow_keeps_it():
         assert here.host.posted[-1] == SetKnob("max_num_batched_tokens", 778)
 
 
+async def test_the_selected_value_is_seen_without_colours():
+    async with driven(WIDE, busy(), steps=10, glyphs=Mode.MONO) as here:
+        await choose(here, "max_num_batched_tokens")
+        await here.press("e")
+        cells = [segment for strip in here.app.screen._compositor.render_strips() for segment in strip]
+        assert any("64" in segment.text and segment.style is not None and segment.style.reverse for segment in cells)
+
+
 @sizes
 async def test_while_looking_back_the_focused_panel_shows_and_changes_the_live_values(size):
     async with driven(size, busy(), steps=20) as here:
