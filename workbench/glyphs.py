@@ -57,6 +57,7 @@ GLYPHS: tuple[Glyph, ...] = (
     Glyph("timeline", "swap out", "▽", "v", _LIGHT, "white", "underline"),
     Glyph("timeline", "preempted", "×", "x", "#F0E442", "bright_yellow", "reverse"),
     Glyph("timeline", "finished", "◆", "$", _LIGHT, "white", "bold"),
+    Glyph("timeline", "cut short", "◐", "c", "#E69F00", "yellow", "bold"),
     Glyph("timeline", "aborted", "◇", "a", "#D55E00", "bright_red", "reverse"),
     Glyph("kv", "free", "·", ".", _GREY, "bright_black"),
     Glyph("kv", "cached", "+", "+", _LIGHT, "white"),

@@ -68,6 +68,17 @@ def fit(text: str, width: int, align: str = "<") -> str:
     return pad + text if align == ">" else text + pad
 
 
+def short(id: str, width: int = 8) -> str:
+    """An id in at most `width` cells: its end tells most."""
+    text = clean(id)
+    if width_of(text) <= width:
+        return text
+    text = text[1 - width :]
+    while width_of(text) > width - 1:
+        text = text[1:]
+    return ELLIPSIS + text
+
+
 def width_of(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 

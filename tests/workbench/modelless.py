@@ -122,8 +122,9 @@ class ModellessHost:
             return
         self._slow(executor)
         self.asked, self.start_config = asked, new.config
+        reencode = (lambda request: None) if "model" in changes else None
         self.model, self.dtype = changes.get("model", self.model), changes.get("dtype", self.dtype)
-        self.engine.rebuild(new, self.model, self.dtype)
+        self.engine.rebuild(new, self.model, self.dtype, reencode)
 
 
 def swapping_host() -> ModellessHost:

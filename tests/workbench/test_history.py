@@ -128,7 +128,7 @@ def test_events_tell_the_numbers():
     kinds = {event.kind for event in history.events}
     assert {EventKind.ARRIVED, EventKind.ADMITTED, EventKind.PREEMPTED, EventKind.RESUMED, EventKind.FINISHED} <= kinds
     lost = next(event for event in history.events if event.kind is EventKind.PREEMPTED)
-    assert "need" in lost.text and "free 0" in lost.text and "tok dropped" in lost.text
+    assert "need" in lost.text and "free 0" in lost.text and "tok lost" in lost.text
 
 
 def test_a_flood_of_arrivals_makes_few_events_and_rows():

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from textual.widgets import Input
 
 from engine.commands import Rebuild, SetKnob, SetPace
 from engine.knobs import KNOBS, POLICY_NAMES
+from engine.request import RequestStatus
 from engine.view import EngineView
 from tests.workbench.driving import SMALL, WIDE, Driven, driven
-from tests.workbench.modelless import ModellessHost, swapping_host
+from tests.workbench.modelless import SWAP, ModellessHost, swapping_host
+from tests.workbench.test_swapping import history_of
 from workbench.glyphs import Mode
 from workbench.model.build import building_text
+from workbench.model.events import show
 from workbench.model.history import History
 from workbench.model.knob_table import NAMES
 from workbench.screens.asking import AskScreen
@@ -80,7 +85,10 @@ async def test_a_policy_goes_through_its_choices_and_one_of_your_own_is_typed(si
 @sizes
 async def test_client_weights_are_typed_checked_and_undone(size):
     async with driven(size, busy(), steps=10) as here:
+        await here.press("u")
+        assert "nothing to undo" in here.text()
         await choose(here, "client_weights")
+        assert any("client_weights" in line and "-  text" in line for line in here.lines())
         await here.press("right_square_bracket")
         assert "is text" in here.live.knobs.answer
         await here.press("enter")
@@ -95,7 +103,55 @@ async def test_client_weights_are_typed_checked_and_undone(size):
         await here.run(1)
         assert here.live.history.live.knobs["client_weights"] == ""
         await here.press("u")
-        assert "no knob was changed" in here.text()
+        assert "nothing left to undo" in here.text()
+
+
+def test_a_list_of_nothing_is_shown_as_empty():
+    assert [show(text) for text in ("", ",", " , ", "a=1,")] == ["-", "-", "-", "a=1,"]
+
+
+async def test_typing_replaces_the_old_value_and_an_arrow_keeps_it():
+    async with driven(WIDE, busy(), steps=10) as here:
+        await choose(here, "max_num_batched_tokens")
+        await here.press("e", "7", "7", "enter")
+        assert here.host.posted[-1] == SetKnob("max_num_batched_tokens", 77)
+        await here.run(1)
+        await here.press("e", "right", "8", "enter")
+        assert here.host.posted[-1] == SetKnob("max_num_batched_tokens", 778)
+
+
+async def test_the_selected_value_is_seen_without_colours():
+    async with driven(WIDE, busy(), steps=10, glyphs=Mode.MONO) as here:
+        await choose(here, "max_num_batched_tokens")
+        await here.press("e")
+        cells = [segment for strip in here.app.screen._compositor.render_strips() for segment in strip]
+        assert any("64" in segment.text and segment.style is not None and segment.style.reverse for segment in cells)
+
+
+@sizes
+async def test_while_looking_back_the_focused_panel_shows_and_changes_the_live_values(size):
+    async with driven(size, busy(), steps=20) as here:
+        name = "max_num_seqs"
+        here.host.post(SetKnob(name, 4))
+        await here.run(5)
+        here.live.look_at(10)
+        await choose(here, name)
+        row = next(line for line in here.lines() if f"▸{name}" in line)
+        assert " 4 " in row and "live values" in here.text()
+        await here.press("right_square_bracket")
+        assert here.live.knobs.wanted == {name: 5} and here.live.cursor == 10
+        await here.press("enter")
+        assert here.host.posted[-1] == SetKnob(name, 5)
+        await here.run(1)
+        assert not here.live.knobs.asked and here.live.cursor == 10
+        await here.press("e", "enter")
+        assert here.host.posted[-1] == SetKnob(name, 5)
+        if size == WIDE:
+            here.live.timeline.focus()
+            await here.press("escape") if isinstance(here.app.screen, AskScreen) else None
+            await here.run(0)
+            row = next(line for line in here.lines() if f"▸{name}" in line)
+            assert " 6 " in row and "live values" not in here.text()
 
 
 async def test_numbers_and_the_pace_are_typed():
@@ -135,7 +191,7 @@ async def test_a_rebuild_is_asked_for_done_and_undone(size):
         view = here.live.history.live
         assert view.block_size == 32 and not here.live.knobs.asked and "BUILDING" not in here.lines()[0]
         assert "built anew at step" in here.live.knobs.answer
-        assert any("engine built anew: fake-0.1b float32, 39 blocks of 32" in e.text for e in here.live.history.events)
+        assert any("built anew: 39 blocks of 32, float32 fake-0.1b" in e.text for e in here.live.history.events)
         assert any("the engine was built anew" in e.text for e in here.live.history.events)
         await here.press("u")
         assert isinstance(here.app.screen, ConfirmScreen)
@@ -143,7 +199,7 @@ async def test_a_rebuild_is_asked_for_done_and_undone(size):
         await here.run(4)
         assert here.live.history.live.block_size == 16
         await here.press("u")
-        assert "no knob was changed" in here.text()
+        assert "nothing left to undo" in here.text()
 
 
 async def test_model_and_dtype_are_rebuilt_and_a_refusal_is_told():
@@ -160,7 +216,8 @@ async def test_model_and_dtype_are_rebuilt_and_a_refusal_is_told():
         await type_value(here, " ")
         assert "needs a value" in here.text()
         await type_value(here, "missing")
-        assert isinstance(here.app.screen, ConfirmScreen) and "cannot go on with another model" in here.text()
+        assert isinstance(here.app.screen, ConfirmScreen)
+        assert "an answer cannot go on with another model" in here.app.screen.question
         await here.press("enter")
         await here.run(1)
         assert "refused no model 'missing' here" in here.live.knobs.answer
@@ -175,6 +232,7 @@ async def test_more_blocks_than_allocated_are_a_rebuild_and_fewer_are_not():
         assert here.host.posted[-1] == SetKnob("num_blocks", 32)
         await here.run(1)
         await here.press("e")
+        assert "num_blocks: 2..40 live, more builds anew" in here.text()
         await type_value(here, "100")
         assert isinstance(here.app.screen, ConfirmScreen)
         await here.press("enter")
@@ -220,11 +278,84 @@ def test_the_keyframes_after_a_rebuild_follow_the_size_of_the_pool():
     assert history._chunk_size == 64 and history.build_at(99)[1:] == ("m", "d")
 
 
-def test_what_a_rebuild_means_in_words():
+def test_a_rebuild_of_an_idle_engine_in_words():
     view = EngineView(8, 16, {})
     assert building_text({"dtype": ("float32", "bfloat16")}, view) == (
         "dtype float32→bfloat16 builds the engine anew: nothing runs, the queue is kept."
     )
-    view.running = ("a",)
-    assert "1 running request is computed again" in building_text({"block_size": (16, 32)}, view)
-    assert "answers that began end" in building_text({"model": ("a", "b")}, view)
+    assert "nothing runs; the queue is kept" in building_text({"model": ("a", "b")}, view)
+
+
+def crowd() -> ModellessHost:
+    """Running, swapped-out and waiting requests at step 55; two have been preempted without a copy of their KV."""
+    host = ModellessHost(**SWAP)
+    for n in range(9):
+        host.submit(f"s{n}", 60 + 10 * n, 90)
+    return host
+
+
+def preempted_crowd() -> ModellessHost:
+    host = ModellessHost(scheduler_reserve_full_isl=False)
+    for n in range(9):
+        host.submit(f"s{n}", 60 + 10 * n, 90)
+    return host
+
+
+@pytest.mark.parametrize("make", [crowd, preempted_crowd])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"block_size": size} for size in (32, 8, 4, 2)),
+        *({"max_model_len": length} for length in (100, 120, 150)),
+        {"model": "other"},
+        {"dtype": "bfloat16"},
+    ],
+    ids=str,
+)
+def test_what_a_rebuild_means_is_what_then_happens(make, changes):
+    host = make()
+    history = history_of(host, 55)
+    view = history.live
+    live = {request.id: request for request in view.live()}
+    states = Counter(request.status for request in live.values())
+    assert states[RequestStatus.SWAPPED if make is crowd else RequestStatus.PREEMPTED] >= 1
+    assert states[RequestStatus.RUNNING] and states[RequestStatus.WAITING]
+    now = {"model": "fake-0.1b", "dtype": "float32", **view.knobs}
+    text = building_text({name: (now[name], value) for name, value in changes.items()}, view)
+    host.post(Rebuild(changes))
+    records = []
+    for _ in range(60):
+        host.advance(20)
+        records += host.drain()
+    begin = next(n for n, it in enumerate(records) if it.rebuilt is not None)
+    first = records[begin]
+    ended = {done.id for done in first.finished}
+    begun = sum(live[id].output_len > 0 for id in ended)
+    if "model" in changes:
+        assert begun == len(ended) == sum(request.output_len > 0 for request in live.values())
+        assert f"{len(ended)} requests with output end (" in text
+        assert f"{len(live) - len(ended)} requests without output are kept, their prompts are encoded anew" in text
+        waiting = sum(request.output_len > 0 for request in live.values() if request.status is RequestStatus.PREEMPTED)
+        assert (f"{waiting} waiting" in text) == (waiting > 0)
+        return
+    size = len(ended)
+    assert (f"{size} request{'s' * (size > 1)} too long for " in text) == (size > 0) == ("at once" in text), text
+    if size:
+        told = [f"{begun} with output" if begun else "", f"{size - begun} without" if size > begun else ""]
+        assert f"at once ({', '.join(filter(None, told))})" in text
+    cut = {done.id for it in records[begin + 1 :] for done in it.finished if done.id in live and done.output_len < 90}
+    assert (f"{len(cut)} other" in text or f"{len(cut)} request{'s' * (len(cut) > 1)} may be" in text) == bool(cut), (
+        text
+    )
+    assert ("may be cut short" in text) == bool(cut), (text, cut)
+    again = {victim.id for victim in first.preempted} - ended
+    running = sum(live[id].status is RequestStatus.RUNNING for id in again)
+    swapped = len(again) - running
+    names = [f"{running} running" if running else "", f"{swapped} swapped-out" if swapped else ""]
+    assert f"{' and '.join(filter(None, names))} request" in text or not again, text
+
+
+def test_a_pool_made_larger_or_a_longer_limit_cuts_nobody():
+    view = history_of(crowd(), 55).live
+    for changes in ({"num_blocks": (40, 80)}, {"max_model_len": (624, None)}, {"block_size": (16, 64)}):
+        assert "cut short" not in building_text(changes, view) and "at once" not in building_text(changes, view)

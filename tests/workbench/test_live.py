@@ -294,7 +294,7 @@ async def test_knobs_are_turned_applied_refused_and_undone(size):
         await here.run(1)
         assert here.live.history.live.knobs["max_num_seqs"] == 6
         await here.press("u")
-        assert "no knob was changed" in here.text()
+        assert "nothing left to undo" in here.text()
         await here.press("right", "escape")
         assert not knobs.wanted
         await here.press("escape")

@@ -6,10 +6,10 @@ import pytest
 
 from engine.commands import Abort, SetKnob
 from tests.workbench.driving import SMALL, WIDE, driven
-from tests.workbench.modelless import static_host
+from tests.workbench.modelless import ModellessHost, static_host
 from tests.workbench.test_swapping import history_of
 from workbench.glyphs import Mode
-from workbench.model.batch import held, slots_text
+from workbench.model.batch import held, slots_line, slots_text
 from workbench.model.cells import Cell
 
 
@@ -57,6 +57,27 @@ def test_a_batch_that_ends_early_lets_go_of_its_slots(way):
     assert row[:6] == bytes([Cell.HELD]) * 6 and set(row[6:]) == {Cell.BLANK}
 
 
+@pytest.mark.parametrize("mode", ["swap", "recompute"])
+def test_members_that_are_swapped_out_or_preempted_do_not_work(mode):
+    host = ModellessHost(
+        batching="static", num_blocks=24, max_num_seqs=4, preemption_mode=mode, num_cpu_blocks=64,
+        scheduler_reserve_full_isl=False,
+    )  # fmt: skip
+    for n in range(4):
+        host.submit(f"s{n}", 60 + 10 * n, 90)
+    history, seen = history_of(host, 0), set()
+    for _ in range(120):
+        host.advance(1)
+        for it in host.drain():
+            history.append(it)
+        view = history.live
+        if slots_text(view):
+            assert slots_text(view) == f"{len(view.running)}/{len(view.batch)}"
+            seen.add(slots_line(view))
+    word = "swapped out" if mode == "swap" else "preempted"
+    assert f"batch 3/4 slots work: 1 {word}" in seen and "batch 4/4 slots work" in seen
+
+
 @pytest.mark.parametrize("size", [WIDE, SMALL], ids=["120x40", "80x24"])
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_the_batch_is_told(size, mode):
@@ -66,7 +87,7 @@ async def test_the_batch_is_told(size, mode):
         here.live.focus_panel("queues")
         await here.run(0)
         assert (
-            "batch 1/4 slots work" in here.text()
+            "batch 1/4 slots work: 3 ended" in here.text()
             and f"B{'-' if mode is Mode.ASCII else '─'} A{slot} C{slot}" in here.text()
         )
         await here.resize(*(SMALL if size == WIDE else WIDE))

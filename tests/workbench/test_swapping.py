@@ -63,8 +63,8 @@ async def test_swapping_is_told_everywhere(size, mode):
         assert "F behind E, swapped out (blocks)" in here.text()
         here.live.focus_panel("events")
         await here.run(0)
-        assert f"{out} E swap out   by D: need 1 free 0, 9 blocks kept" in here.text()
-        assert "copied     9 blocks out, 0 in" in here.text()
+        assert f"{out} E swap out  by D: need 1 free 0, 9 blocks kept" in here.text()
+        assert "copied    9 blocks out, 0 in" in here.text()
         await here.run(30)
         here.live.action_live()
         await here.run(0)
@@ -122,7 +122,7 @@ async def test_a_preemption_storm_is_told_while_it_rages(size):
             if here.live.history.live.storm:
                 break
         assert here.live.history.live.storm and "STORM" in here.lines()[0]
-        told = [event.text for event in here.live.history.events if event.text.startswith("preemption storm")]
+        told = [event.text for event in here.live.history.events if event.text.startswith("storm: ")]
         assert len(told) == 1 and "would prevent this" in told[0]
         here.live.focus_panel("queues")
         await here.run(0)
@@ -133,7 +133,7 @@ async def test_a_preemption_storm_is_told_while_it_rages(size):
         for _ in range(16):
             await here.run(5)
         assert "STORM" not in here.lines()[0]
-        assert any(event.text == "the preemption storm is over" for event in here.live.history.events)
+        assert any(event.text == "the storm is over" for event in here.live.history.events)
 
 
 async def test_a_displaced_request_says_by_whom():

@@ -27,7 +27,9 @@ class Cell(IntEnum):
     SWAP_OUT = 11
     PREEMPTED = 12
     FINISHED = 13
-    ABORTED = 14
+    CUT = 14
+    """Finished, with fewer tokens than it asked for."""
+    ABORTED = 15
 
 
 def prefill_cell(num_tokens: int, budget: int) -> Cell:

@@ -20,7 +20,7 @@ from engine.view import EngineView, RequestView
 from workbench.model.batch import held
 from workbench.model.build import Build
 from workbench.model.cells import Cell, prefill_cell
-from workbench.model.events import Event, events_of
+from workbench.model.events import Event, cut_short, events_of
 from workbench.model.latency import Latency
 from workbench.model.letters import Letters
 from workbench.model.row import MOST_PREEMPTED, Row
@@ -72,7 +72,7 @@ class History:
         """With the step at which each took effect, oldest first."""
         self.builds = [Build(0, model, dtype)]
         """Oldest first; more than one once the engine was built anew."""
-        self.ever_swapped = False
+        self.ever_swapped = self.ever_cut = False
         self.fade = FADE_STEPS
         """Steps for which a finished request keeps its row and letter."""
         self.version = 0
@@ -117,7 +117,7 @@ class History:
         self._cells(it)
         for change in it.knobs:
             self.knob_changes.append((it.step, change))
-        self.events.extend(events_of(it, self.letters.of, batch, storm))
+        self.events.extend(events_of(it, view, self.letters.name, batch, storm))
         self.latency.fold(it, view)
         self.changed_blocks.update(change.block for change in it.blocks)
         if it.rebuilt is not None:
@@ -162,7 +162,9 @@ class History:
         for done in it.finished:
             row = rows[done.id]
             bad = done.reason in (FinishReason.ABORT, FinishReason.ERROR)
-            row.put(step, Cell.ABORTED if bad else Cell.FINISHED)
+            cut = not bad and cut_short(self.live.requests.get(done.id))
+            row.put(step, Cell.ABORTED if bad else Cell.CUT if cut else Cell.FINISHED)
+            self.ever_cut |= cut
             row.idle = Cell.BLANK
             self._finished.append((step, done.id))
         if it.batch or self._held:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import string
 from collections import deque
 
+from workbench.text import short
+
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits
 NONE_LEFT = "#"
 
@@ -36,6 +38,11 @@ class Letters:
 
     def forget(self, id: str) -> None:
         self._of.pop(id, None)
+
+    def name(self, id: str) -> str:
+        """What a line about one request calls it: its letter, or its id where there was no letter left."""
+        letter = self.of(id)
+        return short(id) if letter == NONE_LEFT else letter
 
     def of(self, id: str) -> str:
         return self._of.get(id, NONE_LEFT)

@@ -60,6 +60,8 @@ class Actions(Base):
         self._last_order: Order | None = None
         self._undo: list[dict[str, KnobValue]] = []
         """Old values of what was changed, the newest change last."""
+        self._undone = False
+        """Something was undone already."""
         self._undoing: dict[str, KnobValue] | None = None
         self._rebuilding: dict[str, tuple[KnobValue, KnobValue]] | None = None
         """Old and new values the engine is being built anew for."""
@@ -153,7 +155,7 @@ class Actions(Base):
                 self.knobs.asked[name] = value
             self.set_knob(name, value)
 
-        self.app.push_screen(AskScreen(f"{name}: {self.knobs.range_of(name)}", text, fault), chosen)
+        self.app.push_screen(AskScreen(f"{name}: {self.knobs.range_of(self.history, name)}", text, fault), chosen)
 
     def ask_rebuild(self, values: dict[str, KnobValue], *, undo: bool = False) -> None:
         """Build the engine anew with these values, if the person agrees."""
@@ -179,6 +181,7 @@ class Actions(Base):
             self._rebuilding = changes
             if undo:
                 self._undo.pop()
+                self._undone = True
                 self._undoing = wanted
             self.knobs.asked.update(wanted)
             self.host.post(Rebuild(wanted))
@@ -191,14 +194,14 @@ class Actions(Base):
         if self._ended():
             return
         if not self._undo:
-            self.say("no knob was changed")
+            self.say("nothing left to undo" if self._undone else "nothing to undo")
             return
         values = self._undo[-1]
         blocks = self.history.live.num_blocks
         if any(needs_build(name, value, blocks) for name, value in values.items()):
             self.ask_rebuild(values, undo=True)
             return
-        self._undoing = self._undo.pop()
+        self._undoing, self._undone = self._undo.pop(), True
         for name, value in values.items():
             self.knobs.asked[name] = value
             self.host.post(SetKnob(name, value))

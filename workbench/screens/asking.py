@@ -32,7 +32,7 @@ class AskScreen(ModalScreen[str | None]):
         with Vertical(id="ask"):
             question = f"{self.question}   (enter: go, esc: close)"
             yield Static(self._plain(question), markup=False, id="ask-question")
-            yield OneLine(self.value, id="ask-input")
+            yield OneLine(self.value, id="ask-input", select=True)
             if self.fault is not None:
                 yield Static("", markup=False, id="ask-fault")
 

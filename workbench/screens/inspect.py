@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from engine.request import RequestStatus
-from engine.view import RequestView
-from workbench.model.events import cause_text, loss_text
+from engine.view import EngineView, RequestView
+from workbench.model.events import cause_text, cut_short, cutter, loss_text
 from workbench.model.latency import median
 from workbench.screens.reading import Reader, ReadingScreen
 from workbench.text import clean, seconds, wrap
 from workbench.widgets import footer
 from workbench.widgets.panel import Line, Scene
-from workbench.widgets.queues import why
+from workbench.widgets.queues import waits, why
 
 MOST_CHARACTERS = 20_000
 """Of prompt and answer each, from the start and from the end: wrapping more would cost a frame."""
@@ -49,8 +49,8 @@ class InspectScreen(ReadingScreen):
         request = scene.view.requests.get(self.request_id)
         if request is None:
             return [(("this request is not known at this step", look.muted),)]
-        letter = scene.history.letters.of(request.id)
-        self.heading = f"{letter}  {clean(request.client)}"
+        name = scene.history.letters.name(request.id)
+        self.heading = f"{name}  {clean(request.client)}"
         out: list[Line] = []
 
         def pair(name: str, text: str) -> None:
@@ -58,9 +58,10 @@ class InspectScreen(ReadingScreen):
             out.append(((f"{name:<9} ", look.muted), (texts[0], look.text)))
             out.extend((((" " * 10), look.text), (more, look.text)) for more in texts[1:])
 
-        pair("state", state_text(request))
+        pair("state", state_text(request, scene.view))
         if request.status is not RequestStatus.FINISHED:
-            pair("why", why(scene.history, scene.view, request.id))
+            paused = " (paused)" if waits(request) and scene.view.paused else ""
+            pair("why", why(scene.history, scene.view, request.id) + paused)
         pair("id", f"{clean(request.id)}   priority {request.priority}")
         expected = request.expected_output  # without an oracle the engine puts in the most it can get
         oracle = f"   expected {expected}" if expected not in (None, request.max_tokens) else ""
@@ -70,7 +71,7 @@ class InspectScreen(ReadingScreen):
             pair("deadline", deadline_text(request, scene.now if scene.cursor is None else None))
         pair("preempted", f"{request.preemptions}x, {request.recomputed_tokens} tokens computed again")
         for step, victim in reversed(scene.history.preemptions_of(request.id, scene.step)[-MOST_CAUSES:]):
-            pair("", f"step {step}: {cause_text(victim, scene.history.letters.of)}, {loss_text(victim)}")
+            pair("", f"step {step}: {cause_text(victim, scene.history.letters.name)}, {loss_text(victim)}")
         pair("prefix", f"{request.cached_tokens} prompt tokens came from the cache")
         pair("blocks", block_text(request, scene.view.block_size))
         out += [(), ((f"Prompt ({request.prompt_len} tokens)", look.title),)]
@@ -102,7 +103,10 @@ class InspectScreen(ReadingScreen):
         return self._prompt[1]
 
 
-def state_text(request: RequestView) -> str:
+def state_text(request: RequestView, view: EngineView) -> str:
+    if cut_short(request):
+        detail = clean(request.finish_detail) or cutter(view)
+        return f"finished, cut short: {detail}, at step {request.finished_step}"
     if request.status is RequestStatus.FINISHED:
         detail = f" ({clean(request.finish_detail)})" if request.finish_detail else ""
         return f"finished: {request.finish_reason}{detail} at step {request.finished_step}"

@@ -54,7 +54,7 @@ class RequestActions(Actions):
         if self._awaited in ids:
             self.selected, self._awaited = self._awaited, None
         elif self.selected is not None and self.selected not in ids:
-            letter, self.selected = self.history.letters.of(self.selected), None
+            letter, self.selected = self.history.letters.name(self.selected), None
             if not self.noticing():
                 self.say(f"{letter} has left the rows: nothing is selected now")
 
@@ -75,10 +75,10 @@ class RequestActions(Actions):
         if request is None:
             self.say("no request to abort")
         elif request.status is RequestStatus.FINISHED:
-            self.say(f"{self.history.letters.of(request.id)} has ended already")
+            self.say(f"{self.history.letters.name(request.id)} has ended already")
         else:
             self.host.post(Abort(request.id))
-            letter = self.history.letters.of(request.id)
+            letter = self.history.letters.name(request.id)
             self.say(f"abort {letter} ({clean(request.client)}) at the next iteration boundary")
             self.dirty()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from workbench.glyphs import Look
+from workbench.glyphs import CELLS, Look
 from workbench.model.cells import Cell
 from workbench.model.events import FILTERS, MARKS, Event, EventKind
 from workbench.model.history import History
@@ -16,10 +16,12 @@ class Events(Panel):
     HELP = """What happened, newest first: step, mark, request, and the numbers.
 
     >  arrived    +  admitted      ×  preempted, by whom and for how many blocks    ▚  resumed
-    ◆  finished   ◇  aborted or rejected      !  knob changed       ?  notice from the engine
+    ◆  finished   ◐  cut short by the pool or max_model_len    ◇  aborted or rejected
+    !  knob changed       ?  notice from the engine
     ▽  swapped out    △  swapped in    =  KV copied to the swap pool and back
     #  static batch formed, with the tokens that padding would add    %  preemption storm: begin and end
 
+    A request is called by its letter; when there is none left, by the end of its id.
     f changes the filter: all, preemptions, ends, arrivals, knobs. Up and down scroll."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -59,6 +61,8 @@ def event_line(event: Event, history: History, look: Look, cursor: int | None = 
     mark, cell = MARKS[event.kind]
     if event.aborted:
         mark, cell = "◇", Cell.ABORTED
+    if event.cut:
+        mark, cell = CELLS[Cell.CUT].char, Cell.CUT
     style = look.cells[cell] if cell is not None else look.strong
     if event.kind is EventKind.STORM:
         style = look.warn
@@ -67,8 +71,8 @@ def event_line(event: Event, history: History, look: Look, cursor: int | None = 
     step = f"{event.step:>5} "
     line: Line = ((step, look.key if event.step == cursor else look.muted), (mark, style), (" ", look.text))
     if event.id is not None:
-        letter = history.letters.of(event.id)
-        line += ((letter, look.owner(letter)), (" ", look.text))
+        name = history.letters.name(event.id)
+        line += ((name, look.owner(history.letters.of(event.id))), (" ", look.text))
     else:
         line += (("  ", look.text),)
     return (*line, (event.text, look.text))

@@ -15,8 +15,9 @@ from workbench.text import UNSHOWN, clean, faithful
 
 
 class OneLine(Input):
-    def __init__(self, value: str, *, id: str) -> None:
-        super().__init__(value, id=id, compact=True, select_on_focus=False)
+    def __init__(self, value: str, *, id: str, select: bool = False) -> None:
+        """`select`: what is typed first replaces the value."""
+        super().__init__(value, id=id, compact=True, select_on_focus=select)
         self.cursor_blink = False
 
     def validate_value(self, value: str) -> str:

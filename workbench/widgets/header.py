@@ -99,7 +99,7 @@ class Header(Panel, can_focus=False):
 
 
 def runs(view: EngineView) -> str:
-    """How many run of how many may; under static batching how many slots of the batch still work."""
+    """How many run of how many may; under static batching how many slots of the batch work."""
     slots = slots_text(view)
     if slots:
         return f"batch {slots}"

@@ -30,10 +30,12 @@ class Knobs(Panel):
     enter      apply the value shown with a *      esc   take it back
     u          undo the last change that was applied
 
-    Knobs marked "rebuild" cannot change while the engine runs: it is built anew, which is asked first. Running
-    requests are then computed again, and the queue is kept. num_blocks is one of them above the blocks that are
-    allocated. A change gets a version, a ! mark in the scrubber and an event; a refused one is told here, and
-    nothing changes."""
+    Knobs marked "rebuild" cannot change while the engine runs: it is built anew, which is asked first. Running and
+    swapped-out requests are then computed again, and the queue is kept; the question tells who ends or may be cut
+    short. num_blocks is one of them above the blocks that are allocated. A change gets a version, a ! mark in the
+    scrubber and an event; a refused one is told here, and nothing changes.
+    While looking back the panel shows the values of that time. With the focus it shows the live ones, which are what
+    the keys change, and its title says so."""
     BINDINGS = [
         Binding("up", "choose(-1)", "Knob", show=False, id="knobs.up"),
         Binding("down", "choose(1)", "Knob", show=False, id="knobs.down"),
@@ -91,8 +93,12 @@ class Knobs(Panel):
     def _listen(self, scene: Scene) -> None:
         """Drop what has been answered: a change, or a notice that names the knob."""
         for name, value in list(self.asked.items()):
-            if self.value(scene, name) == value:
+            if self.live_value(scene.history, name) == value:
                 del self.asked[name]
+
+    def _shown(self, scene: Scene) -> Scene:
+        """Whose values are seen: with the focus the live ones, since it is them that the keys change."""
+        return _live(scene) if self.has_focus else scene
 
     def refused(self, notice: str) -> str:
         """A notice came; the name of the knob asked for here whose change it refuses, else ""."""
@@ -115,6 +121,8 @@ class Knobs(Panel):
             return ""
         changes = [(at, change) for at, change in scene.history.knob_changes if at <= scene.step]
         version = f"v{scene.view.knob_version} @{changes[-1][0]}" if changes else f"v{scene.view.knob_version}"
+        if self.has_focus and scene.cursor is not None:
+            version = "live values"
         return f"{version}  {self.chosen + 1}/{len(NAMES)}"
 
     def value(self, scene: Scene, name: str) -> KnobValue:
@@ -129,6 +137,7 @@ class Knobs(Panel):
         scene = self.scene
         if scene is None or height < 1:
             return []
+        scene = self._shown(scene)
         below = self._below(scene, width, height)
         rows = height - len(below)
         self.top = max(0, min(self.chosen, len(NAMES) - 1, max(self.top, self.chosen - rows + 1)))
@@ -166,10 +175,12 @@ class Knobs(Panel):
         """The value of a row as the engine has it now."""
         return self.value(Scene(history, history.live), name)
 
-    def range_of(self, name: str) -> str:
+    def range_of(self, history: History, name: str) -> str:
         """All that a row can be, for a question."""
         if name == PACE:
             return "iterations a second, or max"
+        if name == "num_blocks":
+            return f"{ROWS[name].low:g}..{history.live.num_blocks} live, more builds anew"
         return ROWS[name].range_text
 
     def _range(self, scene: Scene, name: str) -> str:
@@ -182,7 +193,7 @@ class Knobs(Panel):
         if name == PACE:
             return "pace: most iterations a second"
         knob = ROWS[name]
-        text = f"{name}: {knob.help} {knob.range_text}"
+        text = f"{name}: {knob.help} {self.range_of(scene.history, name)}"
         value = show(self.value(scene, name))
         return f"{name} {clean(value)}: {knob.help}" if is_text(name) and len(value) > 8 else text
 
@@ -221,6 +232,7 @@ class Knobs(Panel):
         if scene is None:
             return
         self.answer = ""
+        scene = _live(scene)
         value = self.wanted.get(name, self.asked.get(name, self.value(scene, name)))
         if name == PACE:
             self.wanted[name] = next_pace(value, direction)  # type: ignore[arg-type]
@@ -233,13 +245,14 @@ class Knobs(Panel):
         self.repaint()
 
     def action_apply(self) -> None:
-        scene, name = self.scene, NAMES[self.chosen]
-        if scene is None:
+        name = NAMES[self.chosen]
+        if self.scene is None:
             return
+        allocated = self.scene.history.live.num_blocks
         if not self.wanted and is_text(name):
             self.action_type()
             return
-        builds = {name: value for name, value in self.wanted.items() if needs_build(name, value, scene.view.num_blocks)}
+        builds = {name: value for name, value in self.wanted.items() if needs_build(name, value, allocated)}
         for name, value in self.wanted.items():
             if name not in builds:
                 self.asked[name] = value
@@ -256,7 +269,7 @@ class Knobs(Panel):
             return
         name = NAMES[self.chosen]
         self.answer = ""
-        value = self.wanted.pop(name, self.asked.get(name, self.value(self.scene, name)))
+        value = self.wanted.pop(name, self.asked.get(name, self.live_value(self.scene.history, name)))
         self.post_message(self.Typing(name, value))
         self.repaint()
 
@@ -275,6 +288,10 @@ class Knobs(Panel):
 
     def scroll_lines(self, lines: int) -> None:
         self.action_choose(lines)
+
+
+def _live(scene: Scene) -> Scene:
+    return scene if scene.cursor is None else Scene(scene.history, scene.history.live, scene.look)
 
 
 def short_range(knob: Knob) -> str:

@@ -307,7 +307,7 @@ def about_block(scene: Scene, block: int) -> str:
         request = view.requests[id]
         if block in request.blocks:
             at = request.blocks.index(block)
-            holders.append(f"{letters.of(id)} tokens {at * view.block_size}..{(at + 1) * view.block_size - 1}")
+            holders.append(f"{letters.name(id)} tokens {at * view.block_size}..{(at + 1) * view.block_size - 1}")
     cached = ", cached" if view.cached[block] else ""
     return f"block {block}: {', '.join(holders) or 'held'}; {view.refs[block]} holder(s){cached}"
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 from engine.records import Phase, Reason
 from engine.request import RequestStatus
-from engine.view import EngineView
+from engine.view import EngineView, RequestView
 from workbench.glyphs import CELLS
-from workbench.model.batch import held, slots_text
+from workbench.model.batch import held, slots_line
 from workbench.model.cells import Cell
 from workbench.model.history import History
-from workbench.text import clean, wrap
+from workbench.text import clean, width_of, wrap
 from workbench.widgets.panel import Line, Panel, Scene, Span
 
 WORDS = {
@@ -38,7 +40,9 @@ class Queues(Panel):
 
     A preemption storm is told with its cause as long as it lasts. The title tells the policy and how many requests
     are yet to come.
-    The head of the queue is told with its numbers; those behind it wait because nobody overtakes the head."""
+    The head of the queue is told with its numbers; those behind it wait because nobody overtakes the head. While
+    the engine is paused these are the reasons of the last iteration. Where letters ran out a line has the end of the
+    request's id."""
 
     def note(self) -> str:
         if self.scene is None:
@@ -68,9 +72,7 @@ class Queues(Panel):
         below: list[Line | str] = []
         if view.storm:
             below += [((line, look.warn),) for line in wrap(f"storm: {view.storm}", width, 2)]
-        slots = slots_text(view)
-        if slots:
-            below.append(((f"batch {slots} slots work", look.strong),))
+        below += [((line, look.strong),) for line in wrap(slots_line(view), width, 2) if line]
         ids = [*view.swapped, *ids]
         if ids:
             below += self._why(scene, ids[0], width, full=True)
@@ -79,8 +81,7 @@ class Queues(Panel):
         for id in view.running:
             reason = view.requests[id].reason
             if reason is not None:
-                letter = scene.history.letters.of(id)
-                below.append(((letter, look.owner(letter)), (f" no tokens: {WORDS[reason]}", look.text)))
+                below.append((self._called(scene, id), (f" no tokens: {WORDS[reason]}", look.text)))
         if not ids and not view.running:
             idle = f"computing {scene.computing}" if scene.in_flight is not None else "nothing to do"
             below.append(((idle, look.muted),))
@@ -133,31 +134,56 @@ class Queues(Panel):
         line += [(" " * max(0, room + 1), look.text), (count, look.strong)]
         return tuple(line)
 
+    def _called(self, scene: Scene, id: str) -> Span:
+        letters = scene.history.letters
+        return (letters.name(id), self.look.owner(letters.of(id)))
+
     def _why(self, scene: Scene, id: str, width: int, *, full: bool) -> list[Line]:
         look = self.look
-        letter = scene.history.letters.of(id)
+        name = self._called(scene, id)
         text = why(scene.history, scene.view, id)
-        texts = wrap(text, width - 2, 3 if full else 1)
-        lines: list[Line] = [((letter, look.owner(letter)), (" " + texts[0], look.text if full else look.muted))]
+        if full and scene.view.paused:
+            text += " (paused)"
+        texts = wrap(text, width - 1 - width_of(name[0]), 3 if full else 1)
+        lines: list[Line] = [(name, (" " + texts[0], look.text if full else look.muted))]
         lines += [(("  " + more, look.text),) for more in texts[1:]]
         return lines
 
 
 def why(history: History, view: EngineView, id: str) -> str:
-    """Why a request does not run, in words, with letters for ids."""
+    """Why a request does not run, in words, with letters for ids; while paused, why not in the last iteration."""
+    view = _judged(history, view, id)
     reason, detail = view.reason_of(id)
     if reason is None:
         status = view.requests[id].status
-        if status in (RequestStatus.WAITING, RequestStatus.PREEMPTED, RequestStatus.SWAPPED):
+        if waits(view.requests[id]):
             return "next iteration decides"
         return "it runs" if status is RequestStatus.RUNNING else "it has ended"
     if reason is Reason.BEHIND_HEAD and view.last is not None and view.last.blocked is not None:
         head = view.last.blocked
-        return f"behind {history.letters.of(head.id)} ({head.reason})"
+        return f"behind {history.letters.name(head.id)} ({head.reason})"
     if reason is Reason.SWAPPED and view.last is not None and view.last.blocked is not None:
         head = view.last.blocked
-        return f"behind {history.letters.of(head.id)}, swapped out ({head.reason})"
+        return f"behind {history.letters.name(head.id)}, swapped out ({head.reason})"
     return clean(detail) or WORDS[reason]
+
+
+def waits(request: RequestView) -> bool:
+    return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED, RequestStatus.SWAPPED)
+
+
+def _judged(history: History, view: EngineView, id: str) -> EngineView:
+    """The view as the last iteration that ran left it: the records of a paused engine tell no reasons."""
+    if not view.paused:
+        return view
+    it = view.last if view.last is not None and view.last.executed else history.record_at(view.step)
+    row = history.rows.get(id)
+    new = row is None or row.start > view.step  # nobody has looked at it yet
+    head = it.blocked.id if it is not None and it.blocked is not None else None
+    judged = copy.copy(view)
+    judged.paused = False
+    judged.last = None if new or head is None or head not in view.requests or not waits(view.requests[head]) else it
+    return judged
 
 
 def swap_count(view: EngineView) -> str:

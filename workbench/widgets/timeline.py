@@ -44,7 +44,8 @@ class Timeline(Panel):
     ─  one token decoded      ▚  computed again after a preemption
     ×  preempted              ·  waiting
     ▽  swapped out            △  swapped in         :  waiting with its KV in the swap pool
-    ◆  finished               ◇  aborted or failed
+    ◆  finished               ◐  finished with fewer tokens than asked: pool or max_model_len cut it short
+    ◇  aborted or failed
     □  finished, but its slot is held until the longest of its static batch ends
 
     Rows are ordered by admission, then the swapped out ones, then the waiting ones in order of service. A finished
@@ -139,7 +140,8 @@ class Timeline(Panel):
         if legend:
             view = scene.view
             swap = scene.history.ever_swapped or view.knobs.get("preemption_mode") == "swap"
-            lines.append(legend_line(self.look, width, swap=swap, static=view.knobs.get("batching") == "static"))
+            static = view.knobs.get("batching") == "static"
+            lines.append(legend_line(self.look, width, swap=swap, static=static, cut=scene.history.ever_cut))
         return lines
 
     def _rows(self, scene: Scene, width: int, height: int) -> list[Line]:
@@ -232,7 +234,7 @@ class Timeline(Panel):
         self.post_message(self.Moved(rows))
 
 
-def legend_line(look: Look, width: int, *, swap: bool = False, static: bool = False) -> Line:
+def legend_line(look: Look, width: int, *, swap: bool = False, static: bool = False, cut: bool = False) -> Line:
     """The glyphs and what they mean, as many as fit; those of swapping and static batching only where they matter."""
 
     def one(cell: Cell) -> list[Span]:
@@ -242,7 +244,7 @@ def legend_line(look: Look, width: int, *, swap: bool = False, static: bool = Fa
     by_quarter = "prefill by quarter of budget" if look.ascii else "prefill ¼ ½ ¾ 1 of budget"
     quarters = (Cell.PREFILL_1, Cell.PREFILL_2, Cell.PREFILL_3, Cell.PREFILL_4)
     parts: list[tuple[list[Span], str]] = [
-        ([span for cell in quarters for span in one(cell)], "prefill" if swap or static else by_quarter),
+        ([span for cell in quarters for span in one(cell)], "prefill" if swap or static or cut else by_quarter),
         (one(Cell.DECODE), "decode"),
         (one(Cell.RECOMPUTE), "recompute"),
         (one(Cell.PREEMPTED), "preempted"),
@@ -251,6 +253,8 @@ def legend_line(look: Look, width: int, *, swap: bool = False, static: bool = Fa
         parts.append(([*one(Cell.SWAP_OUT), *one(Cell.SWAP_IN)], "swap"))
         parts.append((one(Cell.SWAPPED), "swapped"))
     parts.append((one(Cell.FINISHED), "done"))
+    if cut:
+        parts.append((one(Cell.CUT), "cut short"))
     if static:
         parts.append((one(Cell.HELD), "slot held"))
     parts += [(one(Cell.WAIT), "waiting"), (one(Cell.ABORTED), "aborted")]
