@@ -119,7 +119,10 @@ class Eviction:
         if not len(policy) or room_for(policy.head(), draft):
             return
         head = policy.head()
-        left, gone = list(scheduler.running), list[Request]()
+        # Who was computed again is left in peace until he has got twice as far as before: two could take turns for ever
+        # otherwise, and so all that is done again stays below all that is done.
+        left = [request for request in scheduler.running if request.num_computed >= 2 * request.high_water]
+        gone: list[Request] = []
         while not room_for(head, draft, gone):
             at = policy.displaced(left) if left else None
             if at is None:

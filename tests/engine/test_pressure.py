@@ -78,7 +78,7 @@ def test_every_policy(policy: str, mode: str) -> None:
         assert all(not (it.copied.out_blocks and it.copied.in_blocks) for it in records), "in and out in one iteration"
     else:
         assert not swapped and not back and sum(s.recomputed for it in records for s in it.scheduled) > 0
-    if policy in ("srpt", "mlfq"):
+    if policy == "srpt" or (policy == "mlfq" and mode == "swap"):
         assert any(victim.cause is Cause.DISPLACED for victim in preempted)
 
 
@@ -340,3 +340,25 @@ def test_alone_ends_with_the_request_that_was_alone() -> None:
     engine.abort("r0")
     engine.step()
     assert len(engine.scheduler.running) == 4
+
+
+def test_displaced_ones_do_not_take_turns_for_ever() -> None:
+    """Levels of one token, prompts read a token at a time, everybody waits long enough to be promoted."""
+    clock = ManualClock()
+    engine, _ = fake_engine(
+        clock, policy="mlfq", mlfq_quantum=1, aging=0.01, num_blocks=13, block_size=4, max_model_len=48, watermark=0.9,
+        max_num_seqs=2, max_num_batched_tokens=8, long_prefill_token_threshold=1, enable_prefix_caching=False,
+    )  # fmt: skip
+    for number in range(12):
+        params = SamplingParams(max_tokens=3, ignore_eos=True)
+        engine.submit(Request(f"r{number}", [number] * (10 + 3 * number), params))
+    needed = sum(10 + 3 * number + 2 for number in range(12))
+    computed = displaced = 0
+    while engine.has_work():
+        clock.advance(0.002)
+        it = engine.step()
+        assert it is not None
+        computed += it.total_tokens
+        displaced += sum(victim.cause is Cause.DISPLACED for victim in it.preempted)
+        assert computed < 3 * needed, "most of the work is done again and again"
+    assert displaced > 3
