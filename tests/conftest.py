@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# The machines that run this share their cores; a slow example is not a failure.
-settings.register_profile("repository", deadline=None)
+# The machines that run this share their cores; a slow example is not a failure. The same examples every time, unless
+# somebody asks for new ones.
+settings.register_profile("repository", deadline=None, derandomize="WORKBENCH_EXAMPLES" not in os.environ)
 settings.load_profile("repository")
 
 

@@ -102,7 +102,7 @@ class WorkbenchApp(App[None]):
         if isinstance(self.screen, LoadingScreen):
             self.screen.show(self._stages)
         loaded = self._loaded
-        if loaded is None:
+        if loaded is None or self.host is not None:  # a tick that was due already may come after the timer's end
             return
         assert self._loading_timer is not None
         self._loading_timer.stop()

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.clock import ManualClock
@@ -95,22 +95,27 @@ def accounts_of(records: list[Iteration], **options: Any) -> ClientAccounts:
 
 
 def cost(records: list[Iteration], requests: list[Request]) -> Counter[str]:
-    """Units by client: the distinct prompt positions that were computed, and twice the sampled tokens."""
+    """Units by client: prompt positions that were computed when they were first there, and twice the sampled tokens.
+
+    A position that came from the prefix cache costs nothing, also when it is computed after a preemption.
+    """
     who = {request.id: request for request in requests}
-    computed: dict[str, set[int]] = {id: set() for id in who}
+    there: dict[str, set[int]] = {id: set() for id in who}
     units: Counter[str] = Counter()
     for it in records:
         for item in it.scheduled:
-            span = range(item.computed_before, item.computed_before + item.num_tokens)
-            computed[item.id] |= set(span) & set(range(who[item.id].num_prompt))
+            request, upto = who[item.id], item.computed_before + item.num_tokens
+            there[item.id] |= set(range(item.computed_before))
+            new = set(range(item.computed_before, min(upto, request.num_prompt))) - there[item.id]
+            units[request.client] += len(new)
+            there[item.id] |= new
         for token in it.tokens:
             units[who[token.id].client] += 2
-    for id, positions in computed.items():
-        units[who[id].client] += len(positions)
     return units
 
 
 @given(SEEDS, st.sampled_from((14, 20, 200)), st.booleans(), st.integers(0, 3))
+@example(219404, 14, True, 1)  # cached at first, computed after a preemption
 @settings(max_examples=60, deadline=None)
 def test_service_is_what_was_computed_once(seed: int, num_blocks: int, caching: bool, aborts: int) -> None:
     requests = crowd(seed)
