@@ -34,7 +34,7 @@ from engine.clock import RealClock
 from engine.collector import keep_collector_quiet
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.executors.base import Sampled
+from engine.executors.base import Sampled, spread
 from engine.executors.rows import BatchRows
 from engine.plan import Plan
 from engine.request import Request
@@ -69,12 +69,7 @@ class NullExecutor:
         made_up = self._made_up[self._at : self._at + len(sampling)]
         self._at += len(sampling)
         sampled = time.perf_counter()
-        tokens: list[int | None] = [None] * len(plan.requests)
-        if len(made_up) == len(tokens):
-            tokens = list(made_up)
-        else:
-            for place, token in zip(sampling, made_up, strict=True):
-                tokens[place] = token
+        tokens = spread(sampling, made_up, len(plan.requests))
         self._rows.append(sampling, made_up)
         return Sampled(tokens, built - begun + time.perf_counter() - sampled, sampled - built, 0.0)
 

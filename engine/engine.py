@@ -295,7 +295,7 @@ class Engine:
         """
         tokens: list[Token] = []
         ended: list[tuple[Request, FinishReason]] = []
-        outputs, room, new = self._outputs, self.scheduler.pool_tokens, tuple.__new__
+        outputs, new = self._outputs, tuple.__new__
         for request, token in zip(plan.requests, sampled, strict=True):
             if token is None:
                 continue
@@ -309,10 +309,9 @@ class Engine:
                 piece, reason = output.push(token)
             if token >= 0:
                 tokens.append(new(Token, (id, token, piece)))  # in half the time of Token(...)
-            length = len(known)
-            if reason is None and (length >= request.most_tokens or length > room):  # Scheduler.length_reached
+            if reason is None and len(known) >= request.most_tokens:
                 reason = FinishReason.LENGTH
-                if length > room:
+                if self.scheduler.outgrows_pool(request):
                     output.detail = f"all {self.config.usable_blocks} KV blocks are full"
             if reason is not None:
                 ended.append((request, reason))

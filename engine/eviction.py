@@ -119,6 +119,8 @@ class Eviction:
         if not len(policy) or room_for(policy.head(), draft):
             return
         head = policy.head()
+        if scheduler.waiting.head() is not head:
+            return  # one who has waited too long is next, whom the policy was not asked about
         # Who was computed again is left in peace until he has got twice as far as before: two could take turns for ever
         # otherwise, and so all that is done again stays below all that is done.
         left = [request for request in scheduler.running if request.num_computed >= 2 * request.high_water]

@@ -86,7 +86,7 @@ class Request:
         self.prompt_text = prompt_text
 
         self.most_tokens = 0
-        """Known tokens at which it ends: max_tokens or max_model_len. The scheduler sets it."""
+        """Known tokens at which it ends: by max_tokens, max_model_len or the whole pool. The scheduler sets it."""
         self.status = RequestStatus.WAITING
         self.num_computed = 0
         self.block_table: list[int] = []

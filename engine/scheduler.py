@@ -106,10 +106,9 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Put a valid request (see `refusal`) into the waiting queue."""
-        most = self.most_output(request)
-        request.most_tokens = request.num_prompt + most
+        self._limit(request)
         if request.expected_output is None:
-            request.expected_output = most
+            request.expected_output = self.most_output(request)
         self.requests[request.id] = request
         self._serial += 1
         request.serial = self._serial
@@ -176,8 +175,15 @@ class Scheduler:
             self._place_swapped()
         if config.batching != old.batching:
             self.batch.form([*self.running, *self.swapped] if self.static else [])
+        if config.num_blocks != old.num_blocks:
+            for request in self.requests.values():
+                self._limit(request)
         if not self.requests:
             self.pool.resize(config.usable_blocks)
+
+    def _limit(self, request: Request) -> None:
+        """Settle at which length a request ends: by max_tokens, max_model_len or the whole pool."""
+        request.most_tokens = min(request.num_prompt + self.most_output(request), self.pool_tokens + 1)
 
     def _place_swapped(self) -> None:
         """Put swapped-out requests where they now belong: into the waiting queue, or before it."""
@@ -245,11 +251,6 @@ class Scheduler:
             self.policy.ended(request)
         if ended:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
-
-    def length_reached(self, request: Request) -> bool:
-        """Whether max_tokens, max_model_len or the whole pool ends it."""
-        known = len(request.token_ids)
-        return known >= request.most_tokens or known > self.pool_tokens
 
     def outgrows_pool(self, request: Request) -> bool:
         """Its next token would not fit into all the blocks there are (a pool made smaller)."""

@@ -21,6 +21,16 @@ class Sampled(NamedTuple):
     sample: float
 
 
+def spread(places: Sequence[int], tokens: Sequence[int], count: int) -> list[int | None]:
+    """The tokens sampled for some of `count` items, as `Sampled.tokens` has them."""
+    if len(tokens) == count:
+        return list(tokens)
+    out: list[int | None] = [None] * count
+    for place, token in zip(places, tokens, strict=True):
+        out[place] = token
+    return out
+
+
 class Executor(Protocol):
     def execute(self, plan: Plan) -> Sampled:
         """Run exactly what the plan says (one item or more) and leave the K/V in its blocks."""

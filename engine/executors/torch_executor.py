@@ -12,7 +12,7 @@ import torch
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.executors.base import Sampled
+from engine.executors.base import Sampled, spread
 from engine.executors.rows import BatchRows
 from engine.executors.swap_kv import SwapKV
 from engine.models.decoder import Decoder
@@ -66,21 +66,16 @@ class TorchExecutor:
         built = now()
         hidden = decoder.forward(ids, batch, self.kv)
         sampling = packed.sampling
-        tokens: list[int | None] = [None] * len(plan.requests)
         if not sampling:
-            return Sampled(tokens, built - begun, now() - built, 0.0)
+            return Sampled(spread((), (), len(plan.requests)), built - begun, now() - built, 0.0)
         last = [packed.offsets[index + 1] - 1 for index in sampling]
         last += [0] * (-len(last) % decoder.rows)
         logits = decoder.logits(hidden[torch.tensor(last, device=device)])[: len(sampling)]
         forwarded = now()
         draws = [self._draw(plan.requests[index], packed.ends[index]) for index in sampling]
         sampled = sample(logits, draws)
-        if len(sampled) == len(tokens):
-            tokens = list(sampled)
-        else:
-            for index, token in zip(sampling, sampled, strict=True):
-                tokens[index] = token
         self._rows.append(sampling, sampled)
+        tokens = spread(sampling, sampled, len(plan.requests))
         return Sampled(tokens, built - begun, forwarded - built, now() - forwarded)
 
     def _draw(self, request: Request, position: int) -> Draw:

@@ -42,18 +42,7 @@ class ForcedRequest(Request):
     __slots__ = ("life",)
 
     def __init__(self, life: Life) -> None:
-        arrived = life.arrived
-        super().__init__(
-            arrived.id,
-            list(arrived.prompt_ids),
-            arrived.params,
-            client=arrived.client,
-            priority=arrived.priority,
-            arrival=arrived.arrival,
-            deadline=arrived.deadline,
-            expected_output=arrived.expected_output,
-            prompt_text=arrived.prompt_text,
-        )
+        super().__init__(**life.submitted())
         self.life = life
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ForcedRequest:

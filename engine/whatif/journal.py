@@ -16,7 +16,7 @@ import copy
 from array import array
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.config import EngineConfig
 from engine.errors import ForkError
@@ -70,6 +70,21 @@ class Life:
         self.reason: FinishReason | None = None
         """None: it had not ended when the recording did."""
         self.detail = ""
+
+    def submitted(self) -> dict[str, Any]:
+        """What makes a `Request` of it, as it was submitted."""
+        arrived = self.arrived
+        return {
+            "id": arrived.id,
+            "prompt_ids": list(arrived.prompt_ids),
+            "params": arrived.params,
+            "client": arrived.client,
+            "priority": arrived.priority,
+            "arrival": arrived.arrival,
+            "deadline": arrived.deadline,
+            "expected_output": arrived.expected_output,
+            "prompt_text": arrived.prompt_text,
+        }
 
 
 class Aborted(NamedTuple):

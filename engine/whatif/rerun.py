@@ -129,15 +129,4 @@ def rerun(
 
 def request_of(life: Life) -> Request:
     """The request as it was submitted."""
-    arrived = life.arrived
-    return Request(
-        arrived.id,
-        list(arrived.prompt_ids),
-        arrived.params,
-        client=arrived.client,
-        priority=arrived.priority,
-        arrival=arrived.arrival,
-        deadline=arrived.deadline,
-        expected_output=arrived.expected_output,
-        prompt_text=arrived.prompt_text,
-    )
+    return Request(**life.submitted())

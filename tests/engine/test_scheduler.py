@@ -42,7 +42,7 @@ def finish(it: Scheduler, plan: Plan, sampled: Sequence[int | None]) -> list[Req
     drawn = [(request, token) for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
     for request, token in drawn:
         request.token_ids.append(token)
-    ended = [request for request, _ in drawn if it.length_reached(request)]
+    ended = [request for request, _ in drawn if request.num_tokens >= request.most_tokens]
     it.finish([(request, FinishReason.LENGTH) for request in ended])
     return ended
 

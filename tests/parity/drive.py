@@ -64,7 +64,7 @@ def run_case(case: Json) -> list[Json]:
         drawn = [request for request, token in zip(plan.requests, sampled, strict=True) if token is not None]
         for request in drawn:
             request.token_ids.append(outputs[request.id][request.num_output])
-        finished = [(request, "length") for request in drawn if scheduler.length_reached(request)]
+        finished = [(request, "length") for request in drawn if request.num_tokens >= request.most_tokens]
         scheduler.finish([(request, FinishReason.LENGTH) for request, _ in finished])
         pool.check({id: request.block_table for id, request in scheduler.requests.items()})
         used = pool.num_usable - pool.num_free
