@@ -16,14 +16,17 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """Monotonic wall time, zero at construction. `wall_zero` is that moment as Unix time."""
+    """Monotonic wall time, zero at construction. `wall_zero` is that moment as Unix time.
+
+    Whole nanoseconds, so that a recording, which holds integers, gives back the same floats.
+    """
 
     def __init__(self) -> None:
-        self._zero = time.perf_counter()
+        self._zero = time.perf_counter_ns()
         self.wall_zero = time.time()
 
     def now(self) -> float:
-        return time.perf_counter() - self._zero
+        return (time.perf_counter_ns() - self._zero) / 1e9
 
 
 class ManualClock:

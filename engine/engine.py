@@ -483,6 +483,9 @@ class Engine:
                 request.deadline,
                 request.expected_output,
                 request.params,
+                request.session,
+                request.after,
+                request.delay,
             )
         )
 

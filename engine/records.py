@@ -121,6 +121,10 @@ class Arrived(NamedTuple):
     expected_output: int | None = None
     """Output tokens an oracle expects."""
     params: SamplingParams = SamplingParams()
+    session: str | None = None
+    after: str | None = None
+    """The request whose end it waited for (closed loop); `arrival` is then that end plus `delay`."""
+    delay: float = 0.0
 
 
 class Rejected(NamedTuple):

@@ -32,6 +32,7 @@ class Request:
     """Mutable, owned by the engine thread. Others see `records` only."""
 
     __slots__ = (
+        "after",
         "arrival",
         "block_keys",
         "block_table",
@@ -39,6 +40,7 @@ class Request:
         "client",
         "cpu_blocks",
         "deadline",
+        "delay",
         "expected_output",
         "high_water",
         "id",
@@ -53,6 +55,7 @@ class Request:
         "prompt_text",
         "recomputed_tokens",
         "serial",
+        "session",
         "status",
         "token_ids",
     )
@@ -69,6 +72,9 @@ class Request:
         deadline: float | None = None,
         expected_output: int | None = None,
         prompt_text: str | None = None,
+        session: str | None = None,
+        after: str | None = None,
+        delay: float = 0.0,
     ) -> None:
         self.id = id
         self.token_ids = list(prompt_ids)
@@ -84,6 +90,11 @@ class Request:
         self.expected_output = expected_output
         """Output tokens an oracle expects; the scheduler puts in the most it can get where nobody knows."""
         self.prompt_text = prompt_text
+        self.session = session
+        """Conversation or agent it is a turn of."""
+        self.after = after
+        """Closed loop: it arrives `delay` seconds after this request has ended, whatever its `arrival` says."""
+        self.delay = delay
 
         self.most_tokens = 0
         """Known tokens at which it ends: by max_tokens, max_model_len or the whole pool. The scheduler sets it."""

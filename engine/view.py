@@ -36,6 +36,9 @@ class RequestView:
     deadline: float | None = None
     expected_output: int | None = None
     params: SamplingParams = SamplingParams()
+    session: str | None = None
+    after: str | None = None
+    delay: float = 0.0
     status: RequestStatus = RequestStatus.WAITING
     phase: Phase | None = None
     """What it did in the last iteration that ran it."""

@@ -3,7 +3,6 @@
 `RequestSpec` is one row, `Workload` all of them in file order, `to_requests` turns them into the engine's requests.
 Invariant: the same workload, seed and tokenizer give the same requests in every process: random prompts are drawn
 from a generator keyed by (seed, id), so neither order nor neighbours matter.
-Omission: no sessions and no closed loop; every request arrives when its row says, whatever happened before.
 """
 
 from __future__ import annotations
@@ -45,7 +44,11 @@ class RequestSpec:
     messages: tuple[tuple[str, str], ...] | None = None
     """(role, content): goes through the model's chat template."""
     prompt_len: int | None = None
-    """This many random tokens."""
+    """This many tokens: those of `prefix_ids` first, the rest random and its own."""
+    prefix_ids: tuple[int, ...] = ()
+    """What the prompt begins with, as content ids: the same id stands for the same tokens in every request."""
+    prefix_lens: tuple[int, ...] = ()
+    """Tokens of each prefix id; one number stands for all of them. The last one is cut at `prompt_len`."""
     output_len: int | None = None
     """Exactly this many output tokens: end-of-sequence ids do not end the request."""
     max_tokens: int | None = None
@@ -63,6 +66,15 @@ class RequestSpec:
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    session: str | None = None
+    """Conversation or agent it belongs to."""
+    turn: int | None = None
+    after: str | None = None
+    """Closed loop: id of the request that has to end first."""
+    delay: float = 0.0
+    """Seconds between that end and this arrival (thinking, tools)."""
+    failed: bool = False
+    """The source says that this request failed there: it is known, and not sent."""
     where: str = ""
     """`FILE:LINE` of the row, for messages."""
 

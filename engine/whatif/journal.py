@@ -84,6 +84,7 @@ class Life:
             "deadline": arrived.deadline,
             "expected_output": arrived.expected_output,
             "prompt_text": arrived.prompt_text,
+            "session": arrived.session,
         }
 
 

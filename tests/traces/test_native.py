@@ -49,7 +49,9 @@ def test_every_field(tmp_path: Path) -> None:
     assert (two.id, two.messages, two.stop, two.max_tokens, two.seed) == ("7", (("user", "hi"),), ("end",), 4, None)
     assert (three.id, three.prompt_ids, three.output_len, three.client) == ("line-3", (1, 2), 2, "default")
     assert three.sampling().ignore_eos and three.sampling().max_tokens == 2
-    assert set(FIELDS) == {f.name for f in RequestSpec.__dataclass_fields__.values()} - {"where"}
+    assert set(FIELDS) == {f.name for f in RequestSpec.__dataclass_fields__.values()} - {
+        "where", "session", "turn", "after", "delay", "failed", "prefix_ids", "prefix_lens",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
