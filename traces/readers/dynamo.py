@@ -28,14 +28,13 @@ class Dynamo(Reader):
     def sniff(self, head: Head) -> int:
         return SURE if any(_is_event(record) for record in head.records) else NO
 
-    def parse(self, record: Any, context: Context) -> Row | tuple[()]:
+    def parse(self, record: Any, context: Context) -> Row:
         event = _event(fields(record))
         schema = event.get("schema")
         if schema is not None and schema != VERSION:
             raise Drop("unknown version of the trace", f"{schema!r}, known: {VERSION}")
         if event.get("event_type") != "request_end":
-            context.note("events other than request_end (tools, payloads) are not requests")
-            return ()
+            raise Drop("an event that is not a request", str(event.get("event_type")))
         request = event.get("request")
         if not isinstance(request, dict):
             raise Drop("no request in the event")

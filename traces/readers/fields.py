@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from traces.readers.base import Context
+from traces.readers.lengths import covered
 from traces.readers.native import FIELDS, Bad
 from traces.rows import Drop, Row
 
 CHARS_PER_TOKEN = 4
-SURPLUS_IDS = "more hash_ids than the prompt has blocks"
 
 
 def fields(record: Any) -> dict[str, Any]:
@@ -78,20 +78,15 @@ def prefix(row: Row, ids: tuple[int, ...], block: int, context: Context, *, part
     """Put block ids on a row with a `prompt_len`.
 
     partial: the format numbers the last, partly filled block too. Where it does not, whole blocks are enough.
-    Too few ids are refused, or with `--short-ids tail` the rest of the prompt is the row's own. Raises Drop.
+    Raises Drop where ids are missing, see `covered`.
     """
     tokens = row.prompt_len or 0
-    need = -(-tokens // block)
-    if len(ids) != need:
-        if len(ids) > need:
-            if len(ids) > 2 * need + 1:
-                context.note(
-                    f"some rows have far more hash_ids than blocks of {block} tokens: is the block size another?"
-                )
-            row.clamped += (SURPLUS_IDS,)
-            ids = ids[:need]
-        elif len(ids) < (need if partial else tokens // block) and context.options.short_ids != "tail":
-            raise Drop("too few hash_ids", f"{len(ids)} ids of {block} tokens for {tokens} tokens, {need} needed")
+    whole, rest = divmod(tokens, block)
+    if len(ids) != whole + (rest > 0) and (partial or len(ids) != whole):
+        if len(ids) > 2 * (whole + 1):
+            context.note(f"some rows have far more ids than blocks of {block} tokens: is the block size another one?")
+        ids, changed = covered(tokens, ids, block, context.options)
+        row.clamped += changed
     if ids:
         row.more["prefix_ids"] = ids
         row.more["prefix_lens"] = (block,)

@@ -58,14 +58,12 @@ def _request(record: Any, context: Context) -> Row:
 
 def _session(record: dict[str, Any], t_ns: int, context: Context) -> Iterator[Row | Drop]:
     session = name(record.get("session_id")) or f"at-{t_ns}"
-    previous, pause = None, 0
+    previous, pause = None, 0.0
     for turn, item in enumerate(record["sub_requests"]):
         try:
             row = _request(item, context)
             tool_ns = item.get("tool_duration_ns")
-            tool_ns = 0 if tool_ns is None else context.time(tool_ns, "ns")
-            if tool_ns < 0:
-                raise Drop("negative tool_duration_ns", str(tool_ns))
+            tools = 0.0 if tool_ns is None else context.seconds(tool_ns, "ns")
         except Drop as fault:
             yield fault
             continue
@@ -74,6 +72,6 @@ def _session(record: dict[str, Any], t_ns: int, context: Context) -> Iterator[Ro
         if previous is None:
             row.t_ns = t_ns
         else:
-            row.more |= {"after": previous, "delay": pause / 1e9}
-        previous, pause = id, tool_ns
+            row.more |= {"after": previous, "delay": pause}
+        previous, pause = id, tools
         yield row

@@ -82,9 +82,7 @@ class MooncakePlus(Reader):
     def _turn(self, row: Row, record: dict[str, Any], context: Context) -> None:
         session = name(record.get("session_id"))
         delay = record.get("delay")
-        delay_ns = 0 if delay is None else context.time(delay, self.unit)
-        if delay_ns < 0:
-            raise Drop("negative delay", str(delay))
+        pause = 0.0 if delay is None else context.seconds(delay, self.unit)
         if session is None:
             if delay is not None:
                 context.note("the delay of a row without a session is not used")
@@ -97,11 +95,11 @@ class MooncakePlus(Reader):
         if last and (delay is not None or row.t_ns is None):
             # Where turns are out of order in the file their numbers say what follows what.
             in_order = record.get("turn") is None or turn == last[1] + 1
-            row.more |= {"after": last[0] if in_order else f"{session}/{turn - 1}", "delay": delay_ns / 1e9}
+            row.more |= {"after": last[0] if in_order else f"{session}/{turn - 1}", "delay": pause}
             if "prompt_len" not in row.more and row.prompt_len is None:
                 context.note("turns are sent as they stand, without the texts of earlier turns before them")
         elif turn > 1 and not last and delay is not None:
-            row.more |= {"after": f"{session}/{turn - 1}", "delay": delay_ns / 1e9}
+            row.more |= {"after": f"{session}/{turn - 1}", "delay": pause}
         sessions[session] = (f"{session}/{turn}", turn)
 
 

@@ -59,7 +59,9 @@ class OpenAIChat(Reader):
             return NO
         if not all(isinstance(message, dict) and "role" in message for message in first["messages"]):
             return NO
-        return SURE if first.keys() & {"model", "max_completion_tokens", "stream"} else LIKELY - 10
+        parts = any(not isinstance(message.get("content"), str) for message in first["messages"])
+        # Plain texts and max_tokens alone are our own format, too, with the same meaning.
+        return SURE if parts or first.keys() & {"model", "max_completion_tokens", "stream"} else LIKELY - 10
 
     def parse(self, record: Any, context: Context) -> Row:
         return body(record, context)

@@ -1,7 +1,7 @@
 """SGLang's request log as JSON lines (`--log-requests-format json`): one row a `request.finished` event.
 
 Lines are in order of completion; a request began its `e2e_latency` before. The event `request.received` says nothing
-more and is passed over. Prompts are taken from the logged text or ids, else from their length.
+more and is counted as no request. Prompts are taken from the logged text or ids, else from their length.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class SGLangLog(Reader):
     containers = (Container.JSONL, Container.JSON)
 
     def sniff(self, head: Head) -> int:
-        ours = any(isinstance(r, dict) and r.get("event") in EVENTS and "rid" in r for r in head.records)
+        ours = any(isinstance(r, dict) and str(r.get("event")) in EVENTS and "rid" in r for r in head.records)
         return SURE if ours else NO
 
-    def parse(self, record: Any, context: Context) -> Row | tuple[()]:
+    def parse(self, record: Any, context: Context) -> Row:
         record = fields(record)
         if record.get("event") != "request.finished":
-            return ()
+            raise Drop("an event that is not a finished request", str(record.get("event")))
         out = record.get("out")
         about = out.get("meta_info") if isinstance(out, dict) else None
         if not isinstance(about, dict):

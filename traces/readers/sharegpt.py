@@ -39,7 +39,7 @@ class ShareGPT(Reader):
             return SURE
         # A body to send ends with a question, a conversation that was had ends with an answer.
         answered = any(_speaker(turn) == "assistant" for turn in turns[-1:])
-        return LIKELY if answered and not first.keys() & BODY else NO
+        return LIKELY + 20 if answered and not first.keys() & BODY else NO
 
     def parse(self, record: Any, context: Context) -> Row:
         record = fields(record)

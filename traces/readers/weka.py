@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.fields import block_ids, client, fields, name, prefix
-from traces.readers.links import Span, links
+from traces.readers.waits import Span, links
 from traces.rows import Drop, Row
 
 BLOCK = 64
@@ -93,7 +93,7 @@ def _calls(requests: list[Any], session: str, base_ns: int, context: Context) ->
         agents += 1
         inner = item.get("requests")
         if not isinstance(inner, list) or not inner:
-            context.note("subagents without requests were passed over")
+            yield Drop("a subagent without requests", name(item.get("agent_id")) or "")
             continue
         first = inner[0].get("t") if isinstance(inner[0], dict) else None
         absolute = isinstance(first, int | float) and base_ns + context.time(first, "s") >= start_ns
