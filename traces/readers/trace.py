@@ -18,9 +18,10 @@ from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
 from traces.readers.columns import Lines, has_zone, to_lengths, to_times
 from traces.readers.files import read_blocks
+from traces.readers.jsonlines import JsonLines
 from traces.readers.parsing import Parsing
 from traces.readers.registry import READERS
-from traces.readers.sources import csv_record, records_of
+from traces.readers.sources import csv_record, decoded, records_of
 from traces.readers.table import Table
 from traces.rows import CHUNK_ROWS, NO_TIME, Chunk, Drop, Flags, Ints, ReadOptions, Report, Row
 
@@ -84,6 +85,8 @@ class Trace:
         records = self.reader.records(self._head, self._context)
         if records is None and self._table is not None:
             made = self._blocks(self._table)
+        elif records is None and self.reader.lines is not None and self._head.container is Container.JSONL:
+            made = self._json_blocks(self.reader.lines)
         else:
             made = self._parsed(records_of(self._head, self._context.note) if records is None else records)
         for chunk in made:
@@ -278,6 +281,42 @@ class Trace:
             except Drop as fault:
                 record = fault
             for row in self._rows(number + place, record):
+                kept_lines.append(number + place)
+                kept_rows.append(row)
+        return kept_lines, kept_rows
+
+    def _json_blocks(self, fast: JsonLines) -> Iterator[Chunk]:
+        unit = self._context.number_unit(self.reader.unit)
+        for number, block in read_blocks(self.path):
+            columns = None if self.options.client_from else fast.columns(block, unit)
+            if columns is None:
+                kept_lines, kept_rows = self._odd_json(number, enumerate(block.split(b"\n")))
+                if kept_rows:
+                    yield Chunk.of(kept_lines, kept_rows)
+                continue
+            at = np.flatnonzero(columns.clean)
+            self.report.read += len(at)
+            self.report.kept += len(at)
+            kept_lines, kept_rows = [], []
+            more = columns.more
+            if len(at) < len(more):
+                raw = block.split(b"\n")
+                kept_lines, kept_rows = self._odd_json(
+                    number, ((place, raw[place]) for place in np.flatnonzero(~columns.clean).tolist())
+                )
+                more = [more[place] for place in at.tolist()]
+            t_ns, prompt, output = (column[at] for column in columns[:3])
+            yield from _merged(
+                at + number, t_ns, prompt, output, np.zeros(len(at), np.bool_), more, kept_lines, kept_rows
+            )
+
+    def _odd_json(self, number: int, lines: Iterable[tuple[int, bytes]]) -> tuple[list[int], list[Row]]:
+        kept_lines: list[int] = []
+        kept_rows: list[Row] = []
+        for place, raw in lines:
+            if not raw or raw.isspace():
+                continue
+            for row in self._rows(number + place, decoded(raw)):
                 kept_lines.append(number + place)
                 kept_rows.append(row)
         return kept_lines, kept_rows

@@ -56,7 +56,7 @@ def _times(events: Any, context: Context) -> tuple[int, int]:
     said: list[int] = []
     for event in events if isinstance(events, list) else []:
         if isinstance(event, dict) and event.get("timestamp") is not None:
-            (asked if event.get("event_type") in INPUTS else said).append(context.time(event["timestamp"], "s"))
+            (asked if str(event.get("event_type")) in INPUTS else said).append(context.time(event["timestamp"], "s"))
     if not asked and not said:
         raise Drop("no time", "no timestamp among timing_events")
     begin = max((stamp for stamp in asked if not said or stamp <= min(said)), default=None)
