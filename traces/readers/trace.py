@@ -16,7 +16,7 @@ import numpy as np
 from engine.errors import WorkbenchError
 from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
-from traces.readers.columns import Lines, has_zone, to_lengths, to_times
+from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
 from traces.readers.files import read_blocks
 from traces.readers.jsonlines import JsonLines
 from traces.readers.parsing import Parsing
@@ -27,6 +27,8 @@ from traces.rows import CHUNK_ROWS, NO_TIME, Chunk, Drop, Flags, Ints, ReadOptio
 
 FAILED = "failed at its source"
 SENT_WITH_ONE = "failed at its source, sent with 1 token"
+MOST_HELD = 8 << 20
+"""Bytes of texts and ids in a chunk, about: prompts of whole conversations must not fill the memory."""
 MOST_PROBLEMS = 100_000
 """Bad rows whose text is kept for an error that lists them."""
 _FAILED_OPTIONS = ("keep", "drop", "min1")
@@ -111,8 +113,6 @@ class Trace:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise WorkbenchError(f"{self.path}: the column {twice[0]!r} is there twice; rename one")
         if self._table is None:
-            if self.options.client_from:
-                self._client_column()
             return
         if missing := [name for name in self._table.used if name not in names]:
             raise WorkbenchError(
@@ -139,16 +139,16 @@ class Trace:
     def _parsed(self, records: Iterable[tuple[int, Any]]) -> Iterator[Chunk]:
         lines: list[int] = []
         rows: list[Row] = []
+        held = 0
         for line, record in records:
             for row in self._rows(line, record):
                 lines.append(line)
                 rows.append(row)
-            if len(rows) >= CHUNK_ROWS:
-                for at in range(0, len(rows) - CHUNK_ROWS + 1, CHUNK_ROWS):
-                    yield Chunk.of(lines[at : at + CHUNK_ROWS], rows[at : at + CHUNK_ROWS])
-                del lines[: at + CHUNK_ROWS], rows[: at + CHUNK_ROWS]
-        if rows:
-            yield Chunk.of(lines, rows)
+                held += _size(row)
+            if len(rows) >= CHUNK_ROWS or held > MOST_HELD:
+                yield from _in_chunks(lines, rows)
+                lines, rows, held = [], [], 0
+        yield from _in_chunks(lines, rows)
 
     def _rows(self, line: int, record: Any) -> Iterator[Row]:
         """The kept rows of a record; the others are counted."""
@@ -238,6 +238,8 @@ class Trace:
             zoned, unzoned = has_zone(lines.bytes, start[good], end[good])
             self._context.zoned |= zoned
             self._context.unzoned |= unzoned
+        if table.only is not None:
+            good &= equals(lines.bytes, *lines.cells(at, index[table.only[0]]), table.only[1].encode())
         failed = ((prompt == 0) | (output == 0)) & good
         odd = np.ones(len(lines), np.bool_)
         odd[: skip + 1] = False
@@ -320,6 +322,20 @@ class Trace:
                 kept_lines.append(number + place)
                 kept_rows.append(row)
         return kept_lines, kept_rows
+
+
+def _in_chunks(lines: list[int], rows: list[Row]) -> Iterator[Chunk]:
+    for at in range(0, len(rows), CHUNK_ROWS):
+        yield Chunk.of(lines[at : at + CHUNK_ROWS], rows[at : at + CHUNK_ROWS])
+
+
+def _size(row: Row) -> int:
+    """Bytes, roughly, of texts and ids: what can be large in a row."""
+    more = row.more
+    size = len(more.get("prompt") or "")
+    if "messages" in more:
+        size += sum(len(content) for _, content in more["messages"])
+    return size + 16 * (len(more.get("prompt_ids") or ()) + len(more.get("prefix_ids", ())))
 
 
 def _merged(
