@@ -133,7 +133,7 @@ def _notes(trace: Trace, origin: Origin, kept: int, renamed: int) -> list[str]:
         step = "step" if report.inversions == 1 else "steps"
         notes.append(f"{path}: rows are not in order of arrival ({report.inversions} {step} back); arrival times hold")
     if renamed:
-        notes.append(f"{path}: {renamed} ids stood for several rows and got a number")
+        notes.append(f"{path}: rows with an id that another row has: {renamed} (they got a number)")
     if not trace.reader.from_start:
         notes += [f"{path}: {origin.line}", f"{path}: {account(report)}"]
     return notes + [f"{path}: {note}" for note in report.notes]
