@@ -14,7 +14,6 @@ import pytest
 
 from engine.clock import ManualClock
 from engine.host import EngineInfo
-from engine.plan import Plan
 from engine.records import Cause, Iteration, Kind, Preempted
 from engine.request import Request
 from engine.sampling_params import SamplingParams
@@ -22,7 +21,6 @@ from tests.engine.fakes import fake_engine
 from tests.traces.records import arrived, finished, info, record, scheduled, token
 from traces.metrics import Metrics, RequestRow
 from traces.slo import Slo
-from workbench.headless import run_headless
 
 
 class Run:
@@ -99,22 +97,6 @@ def test_a_stall_of_two_seconds_shows(max_num_seqs: int) -> None:
     assert run.summary["ttft_admit_s"]["p95"] < 0.05
     calm = Run(requests(200, every=0.02), max_num_seqs=max_num_seqs, max_num_batched_tokens=512, num_blocks=2000)
     assert calm.summary["ttft_s"]["max"] < 0.05 and calm.summary["lag_s"]["max"] < 0.02
-
-
-def test_a_stall_shows_in_a_headless_run(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = ManualClock(5.0)
-    engine, executor = fake_engine(clock, block_size=4, num_blocks=2000, max_num_seqs=64)
-
-    def hook(plan: Plan) -> None:
-        clock.advance(2.01 if executor.calls == 60 else 0.01)
-
-    executor.hook = hook
-    about = EngineInfo("fake", "cpu", "none", 1, engine.config, 256, 0, 0)
-    assert run_headless(engine, about, requests(200, every=0.02), as_json=True, sleep=clock.advance) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["ttft_s"]["max"] == pytest.approx(2.0, abs=0.1)
-    assert summary["ttft_s"]["p99"] == pytest.approx(2.0, abs=0.15)
-    assert summary["lag_s"]["max"] == pytest.approx(2.0, abs=0.03)
 
 
 def test_lag_is_the_start_of_the_step_that_took_it_in() -> None:
