@@ -51,7 +51,7 @@ def agent(plan: Plan) -> list[Draft]:
     clients: list[tuple[int, int, Draft | None]] = [(client * TICKS // 2, client, None) for client in range(AT_ONCE)]
     while clients:
         now, client, last = heapq.heappop(clients)
-        if len(drafts) >= plan.n or plan.until is not None and now >= plan.until:
+        if len(drafts) >= plan.n or (plan.until is not None and now >= plan.until):
             continue
         session = agents.session(now, client, last, next(calls))
         drafts += session

@@ -24,7 +24,7 @@ _USES = 7
 """Times a passage is used, on average: as many passages as fit to that, and the rarest is used once."""
 _TRIES = 100
 _POWER, _BEND = 1.1633, 0.012355
-"""Passages by rank r of m are used like (r/m + bend)^-power: so the first 1 % have 18 % of uses, the first 10 % 59 %."""
+"""Passages by rank r of m are used like (r/m + bend)^-power: the first 1 % have 18 % of uses, the first 10 % 59 %."""
 
 
 def rag(plan: Plan) -> list[Draft]:
