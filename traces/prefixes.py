@@ -110,7 +110,7 @@ def _pieces(spec: RequestSpec, length: int, block: int) -> Iterator[tuple[object
     """(what it is, tokens) of the part of a prompt that can be shared."""
     if spec.prompt_len is not None:
         lens = spec.prefix_lens
-        for place, key in enumerate(spec.prefix_ids):
+        for place, key in enumerate(spec.prefix_ids if lens else ()):
             size = min(lens[place] if len(lens) > 1 else lens[0], length)
             if size < 1:
                 return

@@ -76,7 +76,7 @@ def fair(plan: Plan) -> list[Draft]:
     """
     sample = _sample()
     whole, rest = divmod(plan.n, len(sample))
-    rounds = [sample] * whole + [_thinned(rest)] * (rest > 0)
+    rounds = [sample] * whole + ([_thinned(rest)] if rest else [])
     mean = sample[-1].time / (len(sample) - 1)
     stretch = TICKS / plan.rate / mean
     times, rows = [], []
