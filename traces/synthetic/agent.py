@@ -27,7 +27,7 @@ _SHORT_DELAYS = 0.9
 _TOOLS = 0.05
 _TOOL = (60, 120)
 _FORKS = 0.1
-_POOL = 40
+_POOL = 20
 """Numbers drawn in strata at once: nobody knows how many calls there will be."""
 
 
@@ -87,14 +87,14 @@ class _Agents:
         def supply(stream: str) -> _Strata:
             return _Strata(plan.draw(stream))
 
-        self._first, self._growth = supply("first"), supply("growth")
+        self._first, self._helper_first, self._growth = map(supply, ("first", "helpers", "growth"))
         self._outputs, self._delays, self._tools, self._forks = map(supply, ("outputs", "delays", "tools", "forks"))
         self._sessions, self._ids = count(1), count(1)
 
     def session(self, now: int, client: int, previous: Draft | None, left: int) -> list[Draft]:
         """`left` calls of one session; the last one is of its main line."""
         name = f"agent-s{next(self._sessions)}"
-        size = self._prompt()
+        size = _prompt(self._first)
         pieces = [(next(self._ids), size)]
         calls: list[Draft] = []
         turn = 0
@@ -111,15 +111,16 @@ class _Agents:
                 left -= 2
                 previous = max(helpers, key=lambda helper: helper.output)
                 now = previous.time
-            size += quantiles(_TRACE, "input_growth_per_turn").at(self._growth())
-            pieces.append((next(self._ids), size))
+            if left:
+                size += quantiles(_TRACE, "input_growth_per_turn").at(self._growth())
+                pieces.append((next(self._ids), size))
         return calls
 
     def _helper(self, main: Draft) -> Draft:
         delay = self._delay()
         return Draft(
             main.time + delay,
-            self._prompt(),
+            _prompt(self._helper_first),
             self._output(),
             main.client,
             session=main.session,
@@ -127,10 +128,6 @@ class _Agents:
             previous=main,
             delay=delay,
         )
-
-    def _prompt(self) -> float:
-        low, high = _FIRST
-        return low + (high - low) * self._first()
 
     def _output(self) -> float:
         return quantiles(_TRACE, "output").at(self._outputs())
@@ -143,3 +140,8 @@ class _Agents:
         else:
             seconds = min(quantiles(_TRACE, "delay_s").at(self._delays() * _SHORT_DELAYS), 2.0)
         return round(seconds * TICKS)
+
+
+def _prompt(supply: _Strata) -> float:
+    low, high = _FIRST
+    return low + (high - low) * supply()
