@@ -16,7 +16,7 @@ import numpy as np
 from engine.errors import WorkbenchError
 from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
-from traces.readers.columns import Lines, has_zone, to_lengths, to_times
+from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
 from traces.readers.files import read_blocks
 from traces.readers.parsing import Parsing
 from traces.readers.registry import READERS
@@ -108,8 +108,6 @@ class Trace:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise WorkbenchError(f"{self.path}: the column {twice[0]!r} is there twice; rename one")
         if self._table is None:
-            if self.options.client_from:
-                self._client_column()
             return
         if missing := [name for name in self._table.used if name not in names]:
             raise WorkbenchError(
@@ -235,6 +233,8 @@ class Trace:
             zoned, unzoned = has_zone(lines.bytes, start[good], end[good])
             self._context.zoned |= zoned
             self._context.unzoned |= unzoned
+        if table.only is not None:
+            good &= equals(lines.bytes, *lines.cells(at, index[table.only[0]]), table.only[1].encode())
         failed = ((prompt == 0) | (output == 0)) & good
         odd = np.ones(len(lines), np.bool_)
         odd[: skip + 1] = False
