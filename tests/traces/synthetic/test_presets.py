@@ -209,7 +209,7 @@ def test_longdoc_reuse(block: int) -> None:
     """Documents of 100,000 tokens make single runs differ; larger blocks lose a little more at each prompt's end."""
     shares = [reuse(specs_of("longdoc", seed), block).share for seed in SEEDS]
     assert shares == pytest.approx([0.37] * len(SEEDS), abs=0.04)
-    assert np.mean(shares) == pytest.approx(0.37, abs=0.02)
+    assert np.mean(shares) == pytest.approx(0.37, abs=0.025)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
