@@ -7,6 +7,7 @@ from traces.readers.base import Reader
 from traces.readers.blis import Blis
 from traces.readers.burstgpt import BurstGpt
 from traces.readers.generic_csv import GenericCsv
+from traces.readers.json_readers import JSON_READERS
 from traces.readers.native import Native
 from traces.readers.servegen import ServeGen
 from traces.readers.splitwise import SplitwiseSim
@@ -27,4 +28,5 @@ READERS: list[Reader] = [
     GenericCsv(),
     # JSON
     Native(),
+    *JSON_READERS,
 ]

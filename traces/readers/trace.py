@@ -18,14 +18,17 @@ from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
 from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
 from traces.readers.files import read_blocks
+from traces.readers.jsonlines import JsonLines
 from traces.readers.parsing import Parsing
 from traces.readers.registry import READERS
-from traces.readers.sources import csv_record, records_of
+from traces.readers.sources import csv_record, decoded, records_of
 from traces.readers.table import Table
 from traces.rows import CHUNK_ROWS, NO_TIME, Chunk, Drop, Flags, Ints, ReadOptions, Report, Row
 
 FAILED = "failed at its source"
 SENT_WITH_ONE = "failed at its source, sent with 1 token"
+MOST_HELD = 8 << 20
+"""Bytes of texts and ids in a chunk, about: prompts of whole conversations must not fill the memory."""
 MOST_PROBLEMS = 100_000
 """Bad rows whose text is kept for an error that lists them."""
 _FAILED_OPTIONS = ("keep", "drop", "min1")
@@ -84,6 +87,8 @@ class Trace:
         records = self.reader.records(self._head, self._context)
         if records is None and self._table is not None:
             made = self._blocks(self._table)
+        elif records is None and self.reader.lines is not None and self._head.container is Container.JSONL:
+            made = self._json_blocks(self.reader.lines)
         else:
             made = self._parsed(records_of(self._head, self._context.note) if records is None else records)
         for chunk in made:
@@ -134,16 +139,16 @@ class Trace:
     def _parsed(self, records: Iterable[tuple[int, Any]]) -> Iterator[Chunk]:
         lines: list[int] = []
         rows: list[Row] = []
+        held = 0
         for line, record in records:
             for row in self._rows(line, record):
                 lines.append(line)
                 rows.append(row)
-            if len(rows) >= CHUNK_ROWS:
-                for at in range(0, len(rows) - CHUNK_ROWS + 1, CHUNK_ROWS):
-                    yield Chunk.of(lines[at : at + CHUNK_ROWS], rows[at : at + CHUNK_ROWS])
-                del lines[: at + CHUNK_ROWS], rows[: at + CHUNK_ROWS]
-        if rows:
-            yield Chunk.of(lines, rows)
+                held += _size(row)
+            if len(rows) >= CHUNK_ROWS or held > MOST_HELD:
+                yield from _in_chunks(lines, rows)
+                lines, rows, held = [], [], 0
+        yield from _in_chunks(lines, rows)
 
     def _rows(self, line: int, record: Any) -> Iterator[Row]:
         """The kept rows of a record; the others are counted."""
@@ -281,6 +286,56 @@ class Trace:
                 kept_lines.append(number + place)
                 kept_rows.append(row)
         return kept_lines, kept_rows
+
+    def _json_blocks(self, fast: JsonLines) -> Iterator[Chunk]:
+        unit = self._context.number_unit(self.reader.unit)
+        for number, block in read_blocks(self.path):
+            columns = None if self.options.client_from else fast.columns(block, unit)
+            if columns is None:
+                kept_lines, kept_rows = self._odd_json(number, enumerate(block.split(b"\n")))
+                if kept_rows:
+                    yield Chunk.of(kept_lines, kept_rows)
+                continue
+            at = np.flatnonzero(columns.clean)
+            self.report.read += len(at)
+            self.report.kept += len(at)
+            kept_lines, kept_rows = [], []
+            more = columns.more
+            if len(at) < len(more):
+                raw = block.split(b"\n")
+                kept_lines, kept_rows = self._odd_json(
+                    number, ((place, raw[place]) for place in np.flatnonzero(~columns.clean).tolist())
+                )
+                more = [more[place] for place in at.tolist()]
+            t_ns, prompt, output = (column[at] for column in columns[:3])
+            yield from _merged(
+                at + number, t_ns, prompt, output, np.zeros(len(at), np.bool_), more, kept_lines, kept_rows
+            )
+
+    def _odd_json(self, number: int, lines: Iterable[tuple[int, bytes]]) -> tuple[list[int], list[Row]]:
+        kept_lines: list[int] = []
+        kept_rows: list[Row] = []
+        for place, raw in lines:
+            if not raw or raw.isspace():
+                continue
+            for row in self._rows(number + place, decoded(raw)):
+                kept_lines.append(number + place)
+                kept_rows.append(row)
+        return kept_lines, kept_rows
+
+
+def _in_chunks(lines: list[int], rows: list[Row]) -> Iterator[Chunk]:
+    for at in range(0, len(rows), CHUNK_ROWS):
+        yield Chunk.of(lines[at : at + CHUNK_ROWS], rows[at : at + CHUNK_ROWS])
+
+
+def _size(row: Row) -> int:
+    """Bytes, roughly, of texts and ids: what can be large in a row."""
+    more = row.more
+    size = len(more.get("prompt") or "")
+    if "messages" in more:
+        size += sum(len(content) for _, content in more["messages"])
+    return size + 16 * (len(more.get("prompt_ids") or ()) + len(more.get("prefix_ids", ())))
 
 
 def _merged(
