@@ -123,8 +123,8 @@ def _pieces(spec: RequestSpec, length: int, block: int) -> Iterator[tuple[object
     else:
         text = _text(spec)
         for start in range(0, length, block):
-            part = text[start * CHARS_PER_TOKEN : (start + block) * CHARS_PER_TOKEN]
-            yield hashlib.blake2b(part.encode(errors="replace"), digest_size=12).digest(), min(block, length - start)
+            piece = text[start * CHARS_PER_TOKEN : (start + block) * CHARS_PER_TOKEN]
+            yield hashlib.blake2b(piece.encode(errors="replace"), digest_size=12).digest(), min(block, length - start)
 
 
 def _text(spec: RequestSpec) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from traces.synthetic.arrivals import TICKS
-from traces.synthetic.draw import Draw
+from traces.synthetic.draw import Supply
 from traces.synthetic.grids import quantiles
 from traces.synthetic.plan import Draft, Plan
 
@@ -27,20 +27,6 @@ _SHORT_DELAYS = 0.9
 _TOOLS = 0.05
 _TOOL = (60, 120)
 _FORKS = 0.1
-_POOL = 20
-"""Numbers drawn in strata at once: nobody knows how many calls there will be."""
-
-
-class _Strata:
-    """An endless supply of evenly spread numbers."""
-
-    def __init__(self, draw: Draw) -> None:
-        self._draw, self._left = draw, []
-
-    def __call__(self) -> float:
-        if not self._left:
-            self._left = self._draw.strata(_POOL)
-        return self._left.pop()
 
 
 def agent(plan: Plan) -> list[Draft]:
@@ -77,15 +63,15 @@ def _whole_sessions(plan: Plan) -> list[int]:
 
 
 def _endless_sessions(plan: Plan) -> Iterator[int]:
-    supply = _Strata(plan.draw("calls"))
+    supply = Supply(plan.draw("calls"))
     while True:
         yield round(quantiles(_TRACE, "turns_per_session").at(supply()))
 
 
 class _Agents:
     def __init__(self, plan: Plan) -> None:
-        def supply(stream: str) -> _Strata:
-            return _Strata(plan.draw(stream))
+        def supply(stream: str) -> Supply:
+            return Supply(plan.draw(stream))
 
         self._first, self._helper_first, self._growth = map(supply, ("first", "helpers", "growth"))
         self._outputs, self._delays, self._tools, self._forks = map(supply, ("outputs", "delays", "tools", "forks"))
@@ -142,6 +128,6 @@ class _Agents:
         return round(seconds * TICKS)
 
 
-def _prompt(supply: _Strata) -> float:
+def _prompt(supply: Supply) -> float:
     low, high = _FIRST
     return low + (high - low) * supply()
