@@ -151,14 +151,13 @@ class Inspection:
 
     def _reuse_figures(self) -> dict[str, Any]:
         reuse = self.reuse.figures()
-        rows, tokens = self.prompt.n, self.prompt.total
+        tokens = self.prompt.total
         return {
             "rows": reuse.rows,
             "blocks": reuse.blocks,
             "block_sizes": list(reuse.block_sizes),
             "block_share": min(1.0, reuse.hit_blocks / reuse.blocks) if reuse.blocks else None,
             "token_share": min(1.0, reuse.hit_tokens / tokens) if reuse.rows and tokens else None,
-            "row_share": reuse.rows_hit / rows if reuse.rows and rows else None,
             "one_in": reuse.one_in,
         }
 

@@ -20,8 +20,11 @@ import numpy.typing as npt
 
 from traces.rows import Ints
 
-MOST = 1 << 22
+MOST = 1 << 20
 """Blocks that are remembered, 8 bytes each."""
+LENGTH_BITS = np.uint64(20)
+LENGTH = np.uint64((1 << 20) - 1)
+"""The low bits of a key tell how many tokens its block covers; 44 bits of hash are left."""
 Keys = npt.NDArray[np.uint64]
 
 
@@ -32,10 +35,8 @@ class ReuseFigures:
     blocks: int
     block_sizes: tuple[int, ...]
     """Distinct sizes when each row has one size for all its ids; empty when ids have lengths of their own."""
-    hit_blocks: float
-    hit_tokens: float
-    rows_hit: int
-    """Rows of which at least the first followed block was a hit."""
+    hit_blocks: int
+    hit_tokens: int
     one_in: int
     """1: every block was followed and the figures are exact."""
 
@@ -46,8 +47,8 @@ class Reuse:
         self._levels: list[Keys] = []
         """Sorted arrays of seen keys, each at least twice as long as the next: merging stays cheap."""
         self._one_in = 1
-        self.rows = self.blocks = self.rows_hit = 0
-        self.hit_blocks = self.hit_tokens = 0.0
+        self.rows = self.blocks = 0
+        self.hit_blocks = self.hit_tokens = 0
         self._sizes: set[int] = set()
         self._uneven = False
 
@@ -66,13 +67,10 @@ class Reuse:
         covered = self._covered(lens, per_row, prompt_len[picked], starts, row_of)
         position = np.arange(total) - starts[row_of]
         keys = _chain(_flat(ids, total), covered, position, starts, row_of)
-        useful = covered > 0
-        hits = self._hits(keys, useful)
+        keys = keys[covered > 0]
         self.rows += len(picked)
-        self.blocks += int(useful.sum())
-        self.hit_blocks += int(hits.sum()) * self._one_in
-        self.hit_tokens += int(covered[hits].sum()) * self._one_in
-        self.rows_hit += len(np.unique(row_of[hits]))
+        self.blocks += len(keys)
+        self._count(keys)
         self._thin()
 
     def _covered(self, lens: list[Sequence[int]], per_row: Ints, prompt_len: Ints, starts: Ints, row_of: Ints) -> Ints:
@@ -96,33 +94,36 @@ class Reuse:
         before -= before[starts][row_of]
         return np.clip(prompt_len[row_of] - before, 0, full)
 
-    def _hits(self, keys: Keys, useful: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        followed: npt.NDArray[np.bool_] = useful & (keys % np.uint64(self._one_in) == 0)
-        places = np.flatnonzero(followed)
-        distinct, first = np.unique(keys[places], return_index=True)
+    def _count(self, keys: Keys) -> None:
+        """keys: of the useful blocks."""
+        followed = np.sort(keys[self._followed(keys)])
+        distinct = followed[np.flatnonzero(np.diff(followed, prepend=~followed[:1]))]
         seen = np.zeros(len(distinct), np.bool_)
         for level in self._levels:
             at = np.minimum(np.searchsorted(level, distinct), len(level) - 1)
             seen |= level[at] == distinct
-        hits: npt.NDArray[np.bool_] = followed.copy()
-        hits[places[first[~seen]]] = False
-        if len(fresh := distinct[~seen]):
+        fresh = distinct[~seen]
+        # Blocks of one key cover equally many tokens, and all but the first of its blocks are hits.
+        self.hit_blocks += (len(followed) - len(fresh)) * self._one_in
+        self.hit_tokens += (int((followed & LENGTH).sum()) - int((fresh & LENGTH).sum())) * self._one_in
+        if len(fresh):
             self._levels.append(fresh)
         while len(self._levels) > 1 and len(self._levels[-2]) < 2 * len(self._levels[-1]):
             self._levels[-2:] = [np.sort(np.concatenate(self._levels[-2:]))]
-        return hits
+
+    def _followed(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        chosen: npt.NDArray[np.bool_] = (keys >> LENGTH_BITS) % np.uint64(self._one_in) == 0
+        return chosen
 
     def _thin(self) -> None:
         while sum(map(len, self._levels)) > self._most:
             self._one_in *= 2
-            kept = (level[level % np.uint64(self._one_in) == 0] for level in self._levels)
+            kept = (level[self._followed(level)] for level in self._levels)
             self._levels = [level for level in kept if len(level)]
 
     def figures(self) -> ReuseFigures:
         sizes = () if self._uneven else tuple(sorted(self._sizes))
-        return ReuseFigures(
-            self.rows, self.blocks, sizes, self.hit_blocks, self.hit_tokens, self.rows_hit, self._one_in
-        )
+        return ReuseFigures(self.rows, self.blocks, sizes, self.hit_blocks, self.hit_tokens, self._one_in)
 
 
 def _flat(ids: list[Sequence[int]], total: int) -> Keys:
@@ -133,13 +134,14 @@ def _flat(ids: list[Sequence[int]], total: int) -> Keys:
 
 
 def _chain(ids: Keys, covered: Ints, position: Ints, starts: Ints, row_of: Ints) -> Keys:
-    """A 64-bit hash of each block together with all blocks before it in its row."""
+    """A hash of each block together with all blocks before it in its row, and the tokens it covers."""
     with np.errstate(over="ignore"):
         mixed = _mix(ids)
         mixed = _mix(mixed + position.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
         mixed = _mix(mixed + covered.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03))
         sums = np.cumsum(mixed, dtype=np.uint64)
-        return _mix(sums - (sums - mixed)[starts][row_of])
+        chain_of = _mix(sums - (sums - mixed)[starts][row_of])
+    return chain_of & ~LENGTH | np.minimum(covered.astype(np.uint64), LENGTH)
 
 
 def _mix(x: Keys) -> Keys:

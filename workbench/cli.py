@@ -18,6 +18,7 @@ import typer
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
 from workbench.commands.model import app as model_app
+from workbench.commands.trace import app as trace_app
 from workbench.knob_options import with_knobs
 from workbench.say import StatusLine, error, say
 
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(model_app, name="model")
+app.add_typer(trace_app, name="trace")
 
 
 class Dtype(StrEnum):

@@ -230,7 +230,7 @@ def test_reuse_order_position_and_wide_ids() -> None:
     rows = [{"prefix_ids": ids, "prefix_lens": (4,)} for ids in ((1, 2), (2, 1), (1, 3), (1 << 63, 5), (1 << 63, -5))]
     reuse.add([*rows, {}], np.array([8, 8, 8, 8, 8, 8], np.int64))
     # only 1 at the front of the third row, and 2^63 at the front of the last
-    assert (reuse.figures().hit_blocks, reuse.figures().rows, reuse.figures().rows_hit) == (2, 5, 2)
+    assert (reuse.figures().hit_blocks, reuse.figures().hit_tokens, reuse.figures().rows) == (2, 8, 5)
 
 
 def test_reuse_stays_small_and_close() -> None:

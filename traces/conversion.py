@@ -1,0 +1,157 @@
+"""From a trace in one format to a file in another, a chunk at a time where the rows are in order.
+
+Arrivals are rebased to the earliest one. A file whose rows are not in order of time is read again into memory and
+sorted (stably), because what is written has to be in order for other tools.
+A row without a time that follows another one (closed loop) keeps its place behind the row before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+import numpy as np
+
+from traces.rows import NO_TIME, Chunk, Ints, Report
+from traces.workload import RequestSpec
+from traces.writers.base import Account, Writer
+
+TELL_EVERY = 50_000
+
+
+class Source(Protocol):
+    """What is needed of an opened trace."""
+
+    @property
+    def report(self) -> Report: ...
+
+    @property
+    def unit(self) -> str: ...
+
+    def chunks(self) -> Iterator[Chunk]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    account: Account
+    report: Report
+    sorted_in_memory: bool
+    untimed: int
+    """Rows that had no time, and nothing to follow: they come at the start."""
+
+
+class _OutOfOrder(Exception):
+    pass
+
+
+def convert(
+    open_source: Callable[[], Source],
+    make_writer: Callable[[int], Writer],
+    out: IO[str],
+    *,
+    say: Callable[[int], None] = lambda rows: None,
+) -> Converted:
+    """Write every row that can be written.
+
+    open_source: opens the file anew at each call. make_writer: given the absolute time of arrival 0 in ns (0 where the
+    source's times are not dates). out: must be seekable and empty. say: told the rows written, now and then.
+    """
+    source = open_source()
+    try:
+        return _run(source, _in_order(source.chunks()), make_writer, out, say, in_memory=False)
+    except _OutOfOrder:
+        out.seek(0)
+        out.truncate()
+        source = open_source()
+        return _run(source, iter([_sorted(list(source.chunks()))]), make_writer, out, say, in_memory=True)
+
+
+def _run(
+    source: Source,
+    chunks: Iterator[Chunk],
+    make_writer: Callable[[int], Writer],
+    out: IO[str],
+    say: Callable[[int], None],
+    *,
+    in_memory: bool,
+) -> Converted:
+    writer: Writer | None = None
+    base: int | None = None
+    untimed = told = 0
+    for chunk in chunks:
+        timed = chunk.t_ns[chunk.t_ns != NO_TIME]
+        if base is None and len(timed):
+            base = int(timed[0])
+        if writer is None:
+            writer = make_writer(base or 0 if source.unit == "date" else 0)
+            out.write(writer.header())
+        for spec in specs_of(chunk, base or 0):
+            if (line := writer.write(spec)) is not None:
+                out.write(line)
+        untimed += sum(_free(chunk, place) for place in np.flatnonzero(chunk.t_ns == NO_TIME).tolist())
+        if writer.account.written - told >= TELL_EVERY:
+            told = writer.account.written
+            say(told)
+    if writer is None:
+        writer = make_writer(0)
+        out.write(writer.header())
+    return Converted(writer.account, source.report, in_memory, untimed)
+
+
+def specs_of(chunk: Chunk, base: int) -> Iterator[RequestSpec]:
+    """The rows of a chunk as request specs; `base` is the time in ns that becomes arrival 0."""
+    more = chunk.more or [{}] * len(chunk)
+    columns = (chunk.line, chunk.t_ns, chunk.prompt_len, chunk.output_len, chunk.failed)
+    for line, t_ns, prompt, output, failed, row in zip(*(column.tolist() for column in columns), more, strict=True):
+        yield RequestSpec(
+            **{
+                "id": f"line-{line}",
+                "arrival": 0.0 if t_ns == NO_TIME else (t_ns - base) / 1e9,
+                "prompt_len": prompt or None,
+                "output_len": output or None,
+                "failed": failed,
+                **row,
+            }
+        )
+
+
+def _free(chunk: Chunk, place: int) -> bool:
+    """Whether a row follows no other one."""
+    return chunk.more is None or chunk.more[place].get("after") is None
+
+
+def _in_order(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """The chunks as long as their rows are in order of time; raises _OutOfOrder where they are not."""
+    last: int | None = None
+    for chunk in chunks:
+        keys = _keys(chunk, last)
+        if (last is not None and len(keys) and keys[0] < last) or (keys[1:] < keys[:-1]).any():
+            raise _OutOfOrder
+        last = int(keys[-1]) if len(keys) else last
+        yield chunk
+
+
+def _keys(chunk: Chunk, last: int | None) -> Ints:
+    """What rows are sorted by: their time; that of the row before them for follow-ups without one."""
+    missing = np.flatnonzero(chunk.t_ns == NO_TIME)
+    if not len(missing):
+        return chunk.t_ns
+    keys = chunk.t_ns.copy()
+    for place in missing.tolist():
+        if not _free(chunk, place):
+            keys[place] = keys[place - 1] if place else NO_TIME if last is None else last
+    return keys
+
+
+def _sorted(chunks: list[Chunk]) -> Chunk:
+    columns = [
+        np.concatenate([getattr(chunk, name) for chunk in chunks])
+        for name in ("line", "t_ns", "prompt_len", "output_len", "failed")
+    ]
+    rows: list[dict[str, object]] | None = None
+    if any(chunk.more is not None for chunk in chunks):
+        rows = [row for chunk in chunks for row in chunk.more or [{}] * len(chunk)]
+    whole = Chunk(*columns, rows)
+    order = np.argsort(_keys(whole, None), kind="stable")
+    return Chunk(*(column[order] for column in columns), None if rows is None else [rows[place] for place in order])
