@@ -68,6 +68,11 @@ class Arrivals:
         self._gaps = _Gaps()
         self._divisor = 0
 
+    @property
+    def first_ns(self) -> int | None:
+        """The earliest time, as in the file."""
+        return self._least if self.n else None
+
     def add(self, t_ns: Ints) -> None:
         times = t_ns[t_ns != NO_TIME]
         if not len(times):

@@ -7,17 +7,21 @@ A row without a time that follows another one (closed loop) keeps its place behi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Protocol
 
 import numpy as np
 
-from traces.rows import NO_TIME, Chunk, Ints, Report
+from traces.readers.base import Reader
+from traces.rows import NO_TIME, UNKNOWN, Chunk, Ints, Report
 from traces.workload import RequestSpec
 from traces.writers.base import Account, Writer
 
 TELL_EVERY = 50_000
+TEXTS = {"prompt", "messages", "prompt_ids"}
 
 
 class Source(Protocol):
@@ -28,6 +32,12 @@ class Source(Protocol):
 
     @property
     def unit(self) -> str: ...
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def reader(self) -> Reader: ...
 
     def chunks(self) -> Iterator[Chunk]: ...
 
@@ -82,11 +92,11 @@ def _run(
     for chunk in chunks:
         timed = chunk.t_ns[chunk.t_ns != NO_TIME]
         if base is None and len(timed):
-            base = int(timed[0])
+            base = starts_at(source, int(timed[0]))
         if writer is None:
             writer = make_writer(base or 0 if source.unit == "date" else 0)
             out.write(writer.header())
-        for spec in specs_of(chunk, base or 0):
+        for spec in specs_of(chunk, base or 0, source.path):
             if (line := writer.write(spec)) is not None:
                 out.write(line)
         untimed += sum(_free(chunk, place) for place in np.flatnonzero(chunk.t_ns == NO_TIME).tolist())
@@ -99,21 +109,62 @@ def _run(
     return Converted(writer.account, source.report, in_memory, untimed)
 
 
-def specs_of(chunk: Chunk, base: int) -> Iterator[RequestSpec]:
-    """The rows of a chunk as request specs; `base` is the time in ns that becomes arrival 0."""
+def specs_of(chunk: Chunk, base: int, path: Path) -> Iterator[RequestSpec]:
+    """The rows of a chunk as request specs; `base` is the time in ns that becomes arrival 0.
+
+    Rows without an id of their own are called after their line, `line-7`, or `line-7.1`, `line-7.2` when
+    it has several.
+    """
     more = chunk.more or [{}] * len(chunk)
     columns = (chunk.line, chunk.t_ns, chunk.prompt_len, chunk.output_len, chunk.failed)
+    of_line = Counter(chunk.line.tolist())
+    nth: Counter[int] = Counter()
     for line, t_ns, prompt, output, failed, row in zip(*(column.tolist() for column in columns), more, strict=True):
+        nth[line] += 1
+        text = (not failed and prompt == UNKNOWN) or not row.keys().isdisjoint(TEXTS)
         yield RequestSpec(
             **{
-                "id": f"line-{line}",
+                "id": f"line-{line}" if of_line[line] == 1 else f"line-{line}.{nth[line]}",
                 "arrival": 0.0 if t_ns == NO_TIME else (t_ns - base) / 1e9,
-                "prompt_len": prompt or None,
-                "output_len": output or None,
+                "prompt_len": None if text else prompt,
+                "output_len": output or (0 if failed else None),
                 "failed": failed,
                 **row,
-            }
+            },
+            where=f"{path}:{line}",
         )
+
+
+def first_specs(source: Source, n: int) -> list[RequestSpec]:
+    """The first n rows in the file's order; arrivals count from the earliest of them (see `starts_at`)."""
+    chunks: list[Chunk] = []
+    for chunk in source.chunks():
+        chunks.append(_take(chunk, slice(n - sum(map(len, chunks)))))
+        if sum(map(len, chunks)) >= n:
+            break
+    times = [int(chunk.t_ns[chunk.t_ns != NO_TIME].min()) for chunk in chunks if (chunk.t_ns != NO_TIME).any()]
+    base = starts_at(source, min(times, default=0))
+    return [spec for chunk in chunks for spec in specs_of(chunk, base, source.path)]
+
+
+def starts_at(source: Source, earliest: int) -> int:
+    """The time in ns that becomes arrival 0: the earliest one, or 0 where times count from the start already."""
+    return 0 if source.reader.from_start else earliest
+
+
+def _take(chunk: Chunk, places: slice | Ints) -> Chunk:
+    """Some rows of a chunk."""
+    more = chunk.more
+    if more is not None:
+        more = more[places] if isinstance(places, slice) else [more[place] for place in places.tolist()]
+    return Chunk(
+        chunk.line[places],
+        chunk.t_ns[places],
+        chunk.prompt_len[places],
+        chunk.output_len[places],
+        chunk.failed[places],
+        more,
+    )
 
 
 def _free(chunk: Chunk, place: int) -> bool:
@@ -145,13 +196,13 @@ def _keys(chunk: Chunk, last: int | None) -> Ints:
 
 
 def _sorted(chunks: list[Chunk]) -> Chunk:
-    columns = [
-        np.concatenate([getattr(chunk, name) for chunk in chunks])
-        for name in ("line", "t_ns", "prompt_len", "output_len", "failed")
-    ]
-    rows: list[dict[str, object]] | None = None
-    if any(chunk.more is not None for chunk in chunks):
-        rows = [row for chunk in chunks for row in chunk.more or [{}] * len(chunk)]
-    whole = Chunk(*columns, rows)
-    order = np.argsort(_keys(whole, None), kind="stable")
-    return Chunk(*(column[order] for column in columns), None if rows is None else [rows[place] for place in order])
+    more = [row for chunk in chunks for row in chunk.more or [{}] * len(chunk)]
+    whole = Chunk(
+        np.concatenate([chunk.line for chunk in chunks]),
+        np.concatenate([chunk.t_ns for chunk in chunks]),
+        np.concatenate([chunk.prompt_len for chunk in chunks]),
+        np.concatenate([chunk.output_len for chunk in chunks]),
+        np.concatenate([chunk.failed for chunk in chunks]),
+        more if any(chunk.more is not None for chunk in chunks) else None,
+    )
+    return _take(whole, np.argsort(_keys(whole, None), kind="stable"))

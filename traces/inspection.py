@@ -13,13 +13,15 @@ import numpy as np
 
 from traces.arrival_stats import WINDOWS, Arrivals
 from traces.client_stats import ClientTally
+from traces.readers.origin import Origin
+from traces.readers.times import show_ns
+from traces.readers.trace import Trace
 from traces.reuse import Reuse
 from traces.rows import UNKNOWN, Chunk, Ints
 from traces.tally import KeyCounts, Lengths
 
 CHARS_PER_TOKEN = 4
-LEAST_RATE, MOST_RATE = 0.001, 10_000
-"""Rows a second outside of which the unit of time is probably wrong."""
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 Measure = Callable[[dict[str, Any]], int]
 """Tokens of a row's `prompt` or `messages`."""
@@ -164,12 +166,6 @@ class Inspection:
     def warnings(self) -> list[str]:
         """What a person should look at before using the file."""
         told = []
-        times = self.arrivals.figures()
-        if times.rate_per_s is not None and not LEAST_RATE <= times.rate_per_s <= MOST_RATE:
-            told.append(
-                f"{times.rate_per_s:.3g} rows a second over {times.span_s:.6g} s is unlikely: "
-                "is the unit of time right (--time-unit)?"
-            )
         if self.over_limit and self.max_model_len is not None:
             told.append(
                 f"{self.over_limit} rows need more than max_model_len {self.max_model_len} "
@@ -191,3 +187,50 @@ class Inspection:
         if self.reuse.figures().one_in > 1:
             told.append(f"prefix reuse is an estimate from one block in {self.reuse.figures().one_in}")
         return told
+
+
+def describe(trace: Trace, inspection: Inspection) -> dict[str, Any]:
+    """Everything about a trace whose chunks have been used up, as plain data: what `inspect --json` prints.
+
+    `base` is what arrival 0 was in the file: text for dates, else a number of `unit`; None where nothing was moved.
+    """
+    report = trace.report
+    figures = inspection.figures()
+    first, span = inspection.arrivals.first_ns, figures["span_s"]
+    moved = first is not None and not trace.reader.from_start
+    origin = Origin(
+        trace.format,
+        trace.title,
+        trace.unit if first is not None else "",
+        first if moved else None,
+        0 if span is None else round(span * 1e9),
+        figures["arrivals"]["n"],
+    )
+    return {
+        "path": str(trace.path),
+        "format": trace.format,
+        "title": trace.title,
+        "container": trace.container,
+        "unit": origin.unit or None,
+        "read": report.read,
+        "kept": report.kept,
+        "failed": report.failed,
+        "clamped": dict(report.clamped),
+        "dropped": dict(report.dropped),
+        "examples": report.examples,
+        "notes": report.notes,
+        "warnings": ([origin.warning] if origin.warning else []) + inspection.warnings(),
+        "inversions": report.inversions,
+        "base": _base(origin.base_ns, origin.unit),
+        **figures,
+    }
+
+
+def _base(ns: int | None, unit: str) -> str | int | float | None:
+    if ns is None:
+        return None
+    shown = show_ns(ns, unit)
+    if unit == "date":
+        return shown
+    number = ns / NANOSECONDS[unit]
+    return int(number) if number == int(number) else number

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from traces.readers.times import show_span
 from traces.tally import Bin
 from traces.workload import RequestSpec
-from workbench.text import clean, fit
+from workbench.text import clean, fit, wrap
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 NAME = 10
@@ -43,11 +44,9 @@ class Printer:
 
     def named(self, name: str, text: str, style: str = "") -> None:
         """`name      text`, folded under itself."""
-        table = Table.grid(padding=0)
-        table.add_column(width=NAME)
-        table.add_column(width=self.width - NAME, overflow="fold")
-        table.add_row(Text(self.plain(name), style=style or "bold"), Text(self.plain(text), style=style))
-        self._console.print(table)
+        for number, part in enumerate(wrap(text, self.width - NAME) or [""]):
+            lead = Text(f"{'' if number else name:<{NAME}}", style=style or "bold")
+            self._console.print(lead.append(self.plain(part), style=style or "not bold"), soft_wrap=True)
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = ()) -> None:
         """left: headings whose columns are text."""
@@ -84,7 +83,8 @@ def _file(out: Printer, figures: dict[str, Any]) -> None:
     out.named("format", f"{figures['format']} · {clean(figures['title'])} · {figures['container']}")
     times = f"unit {figures['unit']}" if figures["unit"] else "the rows have no times"
     if figures["span_s"] is not None:
-        times += f" · span {duration(figures['span_s'])} · rebased from {figures['base']}"
+        times += f" · span {show_span(figures['span_s'])}"
+        times += "" if figures["base"] in (None, 0) else f" · rebased from {figures['base']}"
         times += f" · {_rows(figures['inversions'])} out of order" if figures["inversions"] else ""
     out.named("times", times)
     dropped = sum(figures["dropped"].values())
@@ -249,18 +249,6 @@ def _prefix_cell(spec: RequestSpec) -> str:
 def _text_cell(spec: RequestSpec) -> str:
     text = spec.prompt if spec.messages is None else spec.messages[-1][1]
     return clean((text or "")[:400])
-
-
-def duration(seconds: float) -> str:
-    """3.2 s, 58m57s, 23h40m, 6d23h."""
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    if whole < 2 * 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 48 * 3600:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
 def _rows(count: int) -> str:

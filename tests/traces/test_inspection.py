@@ -275,13 +275,6 @@ def test_inspection_of_mixed_rows() -> None:
     assert counted.figures()["prompt"]["max"] == 7 and not counted.figures()["text"]["estimated"]
 
 
-@pytest.mark.parametrize(("step", "warned"), [(1e-6, True), (1.0, False), (1e4, True)])
-def test_unlikely_rates_are_told(step: float, warned: bool) -> None:
-    inspection = Inspection()
-    inspection.add(Chunk.of(range(10), [Row(t_ns=round(k * step * SECOND), prompt_len=1) for k in range(10)]))
-    assert any("--time-unit" in text for text in inspection.warnings()) is warned
-
-
 def test_nothing_at_all_is_plain_data() -> None:
     figures = Inspection().figures()
     assert json.loads(json.dumps(figures)) == figures

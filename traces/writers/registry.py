@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from engine.errors import WorkbenchError
+from traces.workload import RequestSpec
 from traces.writers.azure import AzureWriter
 from traces.writers.bailian import BailianWriter
-from traces.writers.base import Writer
+from traces.writers.base import Writer, json_line
 from traces.writers.burstgpt import BurstGptWriter
 from traces.writers.llmservingsim import LlmServingSimWriter
 from traces.writers.mooncake import MooncakePlusWriter, MooncakeWriter
+from traces.writers.native import native_row
 from traces.writers.openai_batch import OpenAiBatchWriter
 from traces.writers.splitwise import SplitwiseWriter
 from traces.writers.table import TableWriter
 from traces.writers.vidur import VidurWriter
 from traces.writers.vllm_custom import VllmCustomWriter
 
+
+class NativeWriter(Writer):
+    name = "native"
+    title = "the workbench's own requests: JSON lines, seconds; holds everything"
+    fields = frozenset(field.name for field in dataclasses.fields(RequestSpec))
+    has_id = True
+
+    def row(self, spec: RequestSpec) -> str:
+        return json_line(native_row(spec))
+
+
 _CLASSES: tuple[type[Writer], ...] = (
+    NativeWriter,
     MooncakeWriter,
     MooncakePlusWriter,
     AzureWriter,
