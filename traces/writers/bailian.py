@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from traces.workload import RequestSpec
-from traces.writers.base import LENGTHS, Writer, json_line
+from traces.writers.base import FIRST_ID, LENGTHS, Writer, json_line
 
 BLOCK = 16
 ROOT = -1
 
 
 class BailianWriter(Writer):
-    """Ids that are whole numbers stay; other rows get numbers from FIRST on, remembered for their follow-ups."""
+    """Ids that are whole numbers stay; other rows get numbers above FIRST_ID, remembered for their follow-ups."""
 
     name = "bailian"
     title = "Qwen-Bailian: chat_id, parent_chat_id, timestamp (s), lengths, turn, hash_ids of 16 tokens"
     fields = LENGTHS | {"prefix_ids", "after", "delay", "session", "turn"}
     has_id = True
-
-    FIRST = 1 << 40
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
@@ -45,5 +43,5 @@ class BailianWriter(Writer):
         if id.isascii() and id.isdigit() and len(id) < 13 and str(int(id)) == id:
             return int(id)
         if (number := self._numbers.get(id)) is None:
-            number = self._numbers[id] = self.FIRST + len(self._numbers)
+            number = self._numbers[id] = FIRST_ID + len(self._numbers)
         return number

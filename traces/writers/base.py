@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 from traces.workload import RequestSpec
 
 SECOND = 1_000_000_000
+FIRST_ID = 1 << 40
+"""Ids that are made here are above it, out of the way of those of files."""
 Measure = Callable[[RequestSpec], int]
 """Tokens of a spec's text."""
 
@@ -46,7 +48,7 @@ class Account:
     def lines(self) -> list[str]:
         """For people."""
         return [
-            *(f"{name}: {_rows(count)} lose it" for name, count in self.lost.most_common()),
+            *(f"{name}: {_rows(count)} {'loses' if count == 1 else 'lose'} it" for name, count in self.lost.most_common()),
             *(f"{what}: {_rows(count)}" for what, count in self.changed.most_common()),
             *(f"left out, {why}: {_rows(count)}" for why, count in self.left_out.most_common()),
         ]
@@ -76,6 +78,9 @@ class Writer:
         self.start_ns = start_ns
         self.measure = measure
         self.account = Account()
+        self._made: dict[tuple[object, ...], int] = {}
+        """Block after what block, filled with what, to its new id."""
+        self._next = FIRST_ID
         self._others = tuple((name, value) for name, value in _DEFAULTS.items() if name not in self.fields)
 
     def header(self) -> str:
@@ -146,17 +151,49 @@ class Writer:
         return spec.max_tokens
 
     def blocks(self, spec: RequestSpec, size: int) -> list[int] | None:
-        """Prefix ids that cover the prompt in blocks of `size` tokens; None when the row has no such ones."""
-        ids = spec.prefix_ids
+        """Ids of all blocks of `size` tokens of the prompt; None when the row has no prefix ids.
+
+        Those of the row itself where they are of that size and reach the prompt's end, else new ones: the same for
+        the same beginning, and ids that nobody else has for what is the row's own.
+        """
+        ids, lens = spec.prefix_ids, spec.prefix_lens or (size,)
         if not ids:
             return None
-        if any(length != size for length in spec.prefix_lens):
-            self.account.lost[f"prefix_ids (blocks are not of {size} tokens)"] += 1
-            return None
-        if len(ids) != -(-self.prompt_len(spec) // size):
-            self.account.lost["prefix_ids (they do not reach the prompt's end)"] += 1
-            return None
-        return list(ids)
+        prompt = self.prompt_len(spec)
+        if all(length == size for length in lens) and len(ids) == -(-prompt // size):
+            return list(ids)
+        self.change(f"prefix ids made anew, in blocks of {size} tokens")
+        return self._reblocked(list(zip(ids, lens if len(lens) > 1 else lens * len(ids), strict=True)), prompt, size)
+
+    def _reblocked(self, pieces: list[tuple[int, int]], prompt: int, size: int) -> list[int]:
+        made: list[int] = []
+        parts: list[tuple[int, int, int]] = []
+        """Of the block that is being filled: (id, first token of it, number of tokens)."""
+        room, left = size, prompt
+        for id, length in pieces:
+            start, end = 0, min(length, left)
+            left -= end
+            while start < end:
+                take = min(end - start, room)
+                parts.append((id, start, take))
+                start, room = start + take, room - take
+                if not room:
+                    made.append(self._block((made[-1] if made else None, *parts)))
+                    parts, room = [], size
+        if parts and not left:
+            made.append(self._block((made[-1] if made else None, *parts)))
+        while len(made) * size < prompt:
+            made.append(self._block(None))
+        return made
+
+    def _block(self, key: tuple[object, ...] | None) -> int:
+        """The id of a block that has been made before, or a new one. None: one of its own."""
+        if key is not None and key in self._made:
+            return self._made[key]
+        self._next += 1
+        if key is not None:
+            self._made[key] = self._next
+        return self._next
 
 
 LENGTHS = frozenset({"prompt_len", "output_len", "max_tokens", "failed"})
