@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -58,23 +59,30 @@ class _OutOfOrder(Exception):
 def convert(
     open_source: Callable[[], Source],
     make_writer: Callable[[int], Writer],
-    out: IO[str],
+    open_out: Callable[[], AbstractContextManager[IO[str]]],
     *,
     say: Callable[[int], None] = lambda rows: None,
+    check: Callable[[Converted], None] = lambda done: None,
 ) -> Converted:
     """Write every row that can be written.
 
     open_source: opens the file anew at each call. make_writer: given the absolute time of arrival 0 in ns (0 where the
-    source's times are not dates). out: must be seekable and empty. say: told the rows written, now and then.
+    source's times are not dates). open_out: opens the output, which must vanish when the block raises; it may be opened
+    twice. say: told the rows written, now and then. check: may raise at the end, before the output is closed.
     """
-    source = open_source()
-    try:
-        return _run(source, _in_order(source.chunks()), make_writer, out, say, in_memory=False)
-    except _OutOfOrder:
-        out.seek(0)
-        out.truncate()
+
+    def attempt(in_memory: bool) -> Converted:
         source = open_source()
-        return _run(source, iter([_sorted(list(source.chunks()))]), make_writer, out, say, in_memory=True)
+        with open_out() as out:
+            chunks = iter([_sorted(list(source.chunks()))]) if in_memory else _in_order(source.chunks())
+            done = _run(source, chunks, make_writer, out, say, in_memory=in_memory)
+            check(done)
+        return done
+
+    try:
+        return attempt(in_memory=False)
+    except _OutOfOrder:
+        return attempt(in_memory=True)
 
 
 def _run(

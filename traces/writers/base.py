@@ -48,7 +48,7 @@ class Account:
     def lines(self) -> list[str]:
         """For people."""
         return [
-            *(f"{name}: {_rows(count)} {'loses' if count == 1 else 'lose'} it" for name, count in self.lost.most_common()),
+            *(f"{name}: {_rows(count)} lose{'s' * (count == 1)} it" for name, count in self.lost.most_common()),
             *(f"{what}: {_rows(count)}" for what, count in self.changed.most_common()),
             *(f"left out, {why}: {_rows(count)}" for why, count in self.left_out.most_common()),
         ]
@@ -206,8 +206,12 @@ def seconds(ns: int) -> str:
     return f"{whole}.{part:09d}".rstrip("0") if part else f"{whole}.0"
 
 
-def json_line(row: dict[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+def json_line(row: dict[str, Any], separators: tuple[str, str] = (",", ":")) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=separators).translate(_LINE_ENDS)
+
+
+_LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
+"""Some tools take these for ends of lines, in the middle of a text."""
 
 
 def _step(ns: int) -> str:

@@ -71,7 +71,7 @@ def output(path: Path) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def _text(file: Any, suffix: str) -> Iterator[IO[str]]:
-    """`file` stays open: the caller flushes it to the disk."""
+    """`file` stays open: the caller flushes it to the disk. Half a surrogate pair is written as its JSON escape."""
     packer: Any = None
     if suffix == ".gz":
         packer = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)  # no time or name inside
@@ -79,7 +79,7 @@ def _text(file: Any, suffix: str) -> Iterator[IO[str]]:
         import zstandard
 
         packer = zstandard.ZstdCompressor().stream_writer(file, closefd=False)
-    text = io.TextIOWrapper(packer or file, encoding="utf-8", newline="", write_through=False)
+    text = io.TextIOWrapper(packer or file, encoding="utf-8", errors="backslashreplace", newline="")
     try:
         yield text
         text.flush()

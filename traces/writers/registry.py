@@ -27,7 +27,7 @@ class NativeWriter(Writer):
     has_id = True
 
     def row(self, spec: RequestSpec) -> str:
-        return json_line(native_row(spec))
+        return json_line(native_row(spec), (", ", ": "))
 
 
 _CLASSES: tuple[type[Writer], ...] = (

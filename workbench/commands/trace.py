@@ -74,8 +74,7 @@ def inspect(
         from workbench.trace_report import Printer, report
 
         report(Printer(ascii=ascii), figures, (inspection.prompt.histogram(), inspection.output.histogram()))
-    if reading.strict and (dropped := sum(trace.report.dropped.values())):
-        raise WorkbenchError(f"{file}: {dropped:,} of {trace.report.read:,} rows were dropped (--strict)")
+    _refuse_dropped(file, trace.report, reading)
 
 
 @app.command()
@@ -112,10 +111,7 @@ def head(
         say(f"dropped: {count:,} · {reason} ({report.examples[reason][0]})")
     for note in report.notes:
         say(f"note: {note}")
-    if reading.strict and report.dropped:
-        raise WorkbenchError(
-            f"{file}: {sum(report.dropped.values()):,} of {report.read:,} rows were dropped (--strict)"
-        )
+    _refuse_dropped(file, report, reading)
 
 
 @app.command()
@@ -146,20 +142,21 @@ def convert(
 
     check_output(out, force=force, inputs=[file])
     measure = _spec_measure(model)
+
+    def check(done: Any) -> None:
+        _refuse_dropped(file, done.report, reading)
+        if not done.account.written:
+            raise WorkbenchError(_nothing(file, to, done))
+
     status = StatusLine()
     try:
-        with output(out) as target:
-            done = run(
-                lambda: open_trace(file, reading),
-                lambda start_ns: kind(start_ns, measure),
-                target,
-                say=lambda rows: status.show(f"{rows:,} rows written"),
-            )
-            if reading.strict and done.report.dropped:
-                dropped = sum(done.report.dropped.values())
-                raise WorkbenchError(f"{file}: {dropped:,} of {done.report.read:,} rows were dropped (--strict)")
-            if not done.account.written:
-                raise WorkbenchError(_nothing(file, to, done))
+        done = run(
+            lambda: open_trace(file, reading),
+            lambda start_ns: kind(start_ns, measure),
+            lambda: output(out),
+            say=lambda rows: status.show(f"{rows:,} rows written"),
+            check=check,
+        )
     finally:
         status.clear()
     _tell_rows(done, to, out)
@@ -256,6 +253,11 @@ def _list_presets() -> None:
         typer.echo(f"{preset.name:<{room}}  {preset.shows} ({size}{rate})")
         for name, text in preset.variants:
             typer.echo(f"{'':<{room}}    --variant {name}: {text}")
+
+
+def _refuse_dropped(file: Path, report: Any, reading: Any) -> None:
+    if reading.strict and (dropped := sum(report.dropped.values())):
+        raise WorkbenchError(f"{file}: {dropped:,} of {report.read:,} rows were dropped (--strict)")
 
 
 def _tell_rows(done: Any, to: str, out: Path) -> None:
