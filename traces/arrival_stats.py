@@ -23,6 +23,8 @@ from traces.tally import KeyCounts
 LATE = 1 << 16
 WINDOWS = (1, 10, 60)
 SECOND = 1_000_000_000
+RARE = 0.05
+"""Share of gaps of 0 below which stamps are surely not quantised."""
 MOST_STEPS = 4096
 """Distinct gaps among which the step of quantised stamps is looked for."""
 
@@ -89,7 +91,9 @@ class Arrivals:
         self._divisor = math.gcd(self._divisor, int(np.gcd.reduce(offsets)))
         self._seconds.add(offsets // SECOND)
         self._coarse.add(offsets // (60 * SECOND))
-        times = np.sort(np.concatenate((self._held, times)))
+        times = np.concatenate((self._held, times))
+        if (times[1:] < times[:-1]).any():
+            times.sort()
         if len(times) > LATE:
             self._pass(times[:-LATE])
         self._held = times[-LATE:]
@@ -178,6 +182,8 @@ class _Gaps:
         above = gaps[gaps > 0]
         self.zeros += len(gaps) - len(above)
         self._time += np.bincount(np.log2(above).astype(np.int64), weights=above / SECOND, minlength=64)[:64]
+        if self.zeros < RARE * self.n:  # not quantised so far: what the steps are does not matter
+            return
         for step, count in zip(*(part.tolist() for part in np.unique(above, return_counts=True)), strict=True):
             if step in self._steps or len(self._steps) < MOST_STEPS:
                 self._steps[step] += count
@@ -190,7 +196,7 @@ class _Gaps:
     def quantum_s(self) -> float | None:
         """The step of quantised stamps in seconds; None when they are not."""
         above = self.n - self.zeros
-        if above < 2 or self.zeros < 0.2 * self.n:
+        if above < 2 or not self._steps or self.zeros < 0.2 * self.n:
             return None
         # Of a Poisson process 26 % of the time passes in gaps below the mean, of batches none.
         below = float(self._time[: max(0, int(math.log2(self._mean * SECOND)))].sum())

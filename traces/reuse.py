@@ -22,6 +22,8 @@ from traces.rows import Ints
 
 MOST = 1 << 20
 """Blocks that are remembered, 8 bytes each."""
+AT_ONCE = 1 << 13
+"""Rows whose blocks are worked on together: more would leave the processor's cache, and take much memory."""
 LENGTH_BITS = np.uint64(20)
 LENGTH = np.uint64((1 << 20) - 1)
 """The low bits of a key tell how many tokens its block covers; 44 bits of hash are left."""
@@ -55,8 +57,10 @@ class Reuse:
     def add(self, rows: Sequence[dict[str, Any]], prompt_len: Ints) -> None:
         """rows: `more` of each row, those without `prefix_ids` are passed over."""
         picked = [place for place, more in enumerate(rows) if more.get("prefix_ids")]
-        if not picked:
-            return
+        for start in range(0, len(picked), AT_ONCE):
+            self._add(rows, prompt_len, picked[start : start + AT_ONCE])
+
+    def _add(self, rows: Sequence[dict[str, Any]], prompt_len: Ints, picked: list[int]) -> None:
         ids = [rows[place]["prefix_ids"] for place in picked]
         lens = [rows[place].get("prefix_lens") or (1,) for place in picked]
         per_row = np.array(list(map(len, ids)), np.int64)
