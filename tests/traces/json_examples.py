@@ -126,7 +126,7 @@ WRITTEN: dict[str, list[Any]] = {
     "otel": [otlp(otlp_span("a1", 10, 20, gen_ai__usage__prompt_tokens=5, gen_ai__usage__completion_tokens=2))],
     "dynamo": [dynamo_event("r1", 1_000, 2_000, [1, 2, 3])],
     "weka": [weka_session("w1", weka_call(0.0, 100, 1.5, [1, 2]))],
-    "tracelab": [tracelab_round(0, "2026-08-25T00:00:01Z", "2026-08-25T00:00:02Z")],
+    "tracelab-rounds": [tracelab_round(0, "2026-08-25T00:00:01Z", "2026-08-25T00:00:02Z")],
     "sglang-log": [
         {"timestamp": "2026-01-05T10:00:00.000000", "event": "request.received", "rid": "q1", "obj": {"text": "Hi"}},
         {"timestamp": "2026-01-05T10:00:02.500000", "event": "request.finished", "rid": "q1", "obj": {"text": "Hi"},

@@ -57,17 +57,19 @@ def changed(record: Any, place: tuple[Any, ...], value: Any) -> Any:
 def test_odd_values(tmp_path: Path, format: str, named: bool) -> None:
     draw = random.Random(format)
     records = examples()[format]
-    mutants = [
-        changed(record, place, value) for record in records for place in places(record) for value in (*ODD, ...)
-    ]
+    mutants = [changed(record, place, value) for record in records for place in places(record) for value in (*ODD, ...)]
     draw.shuffle(mutants)
+    for number, mutant in enumerate(mutants):
+        for key in {"id", "custom_id"} & mutant.keys():
+            if isinstance(mutant[key], str) and mutant[key].strip():  # else a row is dropped as given twice
+                mutant[key] += f"~{number}"
     if named:
         path = lines(tmp_path / "a.jsonl", *records, *mutants[:600], *ODD)
         for options in (ReadOptions(format=format), ReadOptions(format=format, failed="min1", short_ids="tail")):
             trace = open_trace(path, options)
             kept = sum(len(chunk) for chunk in trace.chunks())
             assert kept == trace.report.kept >= 1
-            assert trace.report.read >= 600
+            assert trace.report.read >= min(600, len(mutants))
     else:
         for mutant in mutants[:120]:
             path = lines(tmp_path / "b.jsonl", mutant)

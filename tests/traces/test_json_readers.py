@@ -1,4 +1,4 @@
-"""What each JSON reader makes of its format. Values are those of the files, of their documentation, or counted by hand."""
+"""What each JSON reader makes of its format. Values are the files' own, their documentation's, or counted by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def notes(path: Path, *records: Any) -> str:
     return "\n".join(load(path, *records).notes)
 
 
-# Mooncake and its kin ---------------------------------------------------------------------------------------------------
+# Mooncake and its kin -------------------------------------------------------------------------------------------------
 
 
 def test_mooncake_slice() -> None:
@@ -132,11 +132,11 @@ def test_mooncake_plus_prompt_forms(tmp_path: Path) -> None:
 
 def test_mooncake_plus_turns_by_their_own_time_stay_open_loop(tmp_path: Path) -> None:
     row = {"session_id": "a", "input_length": 10, "output_length": 2}
-    first, second = specs(tmp_path / "a.jsonl", {**row, "timestamp": 10}, {**row, "timestamp": 30})
+    _, second = specs(tmp_path / "a.jsonl", {**row, "timestamp": 10}, {**row, "timestamp": 30})
     assert (second.after, second.arrival, second.turn) == (None, 0.02, 1)
 
 
-# Components -------------------------------------------------------------------------------------------------------------
+# Components -----------------------------------------------------------------------------------------------------------
 
 
 def test_ragpulse_with_side_files() -> None:
@@ -165,7 +165,7 @@ def test_ragpulse_without_side_files(tmp_path: Path) -> None:
     assert "missing in the side files" in notes(path, record)
 
 
-# Simulators, recordings -------------------------------------------------------------------------------------------------
+# Simulators, recordings -----------------------------------------------------------------------------------------------
 
 
 def test_llmservingsim_with_ids() -> None:
@@ -229,7 +229,7 @@ def test_vtc_result(tmp_path: Path) -> None:
     assert (last.client, last.arrival) == ("client-10", 598.27)
 
 
-# Texts ------------------------------------------------------------------------------------------------------------------
+# Texts ----------------------------------------------------------------------------------------------------------------
 
 
 def test_sharegpt() -> None:
@@ -328,7 +328,7 @@ def test_lmcache_agent_log(tmp_path: Path) -> None:
     assert report is not None and (report.inversions, report.failed) == (1, 1)
 
 
-# Spans, events, agents --------------------------------------------------------------------------------------------------
+# Spans, events, agents ------------------------------------------------------------------------------------------------
 
 
 def test_otel_one_object_a_trace() -> None:
@@ -426,7 +426,11 @@ def test_weka_subagents(tmp_path: Path) -> None:
         }  # fmt: skip
 
     session = weka_session(
-        "w1", weka_call(0.0, 64, 2.0, [1]), agent("x", 3.0, 0.0, 4.0), agent("y", 3.0, 3.5), weka_call(10.0, 64, 1.0, [1])
+        "w1",
+        weka_call(0.0, 64, 2.0, [1]),
+        agent("x", 3.0, 0.0, 4.0),
+        agent("y", 3.0, 3.5),
+        weka_call(10.0, 64, 1.0, [1]),
     )
     by_id = {spec.id: spec for spec in specs(tmp_path / "a.jsonl", session)}
     assert set(by_id) == {"w1/0", "w1/x/0", "w1/x/1", "w1/y/0", "w1/1"}
@@ -468,7 +472,7 @@ def test_sglang_log(tmp_path: Path) -> None:
     assert (second.failed, second.prompt_len, second.temperature) == (True, 3, 0.5)
 
 
-# Options ----------------------------------------------------------------------------------------------------------------
+# Options --------------------------------------------------------------------------------------------------------------
 
 
 def test_client_from_any_field(tmp_path: Path) -> None:

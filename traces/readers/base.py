@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from traces.rows import Drop, ReadOptions, Row
 
 if TYPE_CHECKING:
+    from traces.readers.jsonlines import JsonLines
     from traces.readers.table import Table
 
 NO, MAYBE, LIKELY, SURE = 0, 10, 50, 100
@@ -108,6 +109,10 @@ class Reader:
     each other in order of `turn` (else of time). Rows that give `after` do so in any case."""
     from_start: bool = False
     """Times count from the start of the run: they are not rebased."""
+
+    lines: JsonLines | None = None
+    """JSON lines that are a time, two lengths and block ids, and nothing else: clean blocks of them are then read
+    without Python for each row. All others go through `parse`."""
 
     def sniff(self, head: Head) -> int:
         """NO to SURE. The surest reader gets the file."""

@@ -22,7 +22,10 @@ Messages = tuple[tuple[str, str], ...]
 
 
 def role(value: Any) -> str:
-    text = value.strip().lower() if isinstance(value, str) else ""
+    """One word for each role: user, assistant, system, or what it says; empty when it is none."""
+    if not isinstance(value, str):
+        return ""
+    text = value.strip().lower()
     return ROLES.get(text, text)
 
 

@@ -51,7 +51,10 @@ def client(record: Mapping[str, Any], context: Context, *names: str) -> dict[str
 
 def given(record: Mapping[str, Any], *names: str) -> Any:
     """The first of these fields that is there and not null; None when none is."""
-    return next((record[name] for name in names if record.get(name) is not None), None)
+    for name in names:
+        if (value := record.get(name)) is not None:
+            return value
+    return None
 
 
 def checked(field: str, value: Any) -> Any:

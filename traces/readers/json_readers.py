@@ -15,7 +15,7 @@ from traces.readers.otel import OTel
 from traces.readers.ragpulse import RagPulse
 from traces.readers.sglang_log import SGLangLog
 from traces.readers.sharegpt import Conversations, ShareGPT
-from traces.readers.tracelab import TraceLab
+from traces.readers.tracelab_rounds import TraceLabRounds
 from traces.readers.vllm_custom import VllmCustom
 from traces.readers.vllm_recorded import VllmRecorded
 from traces.readers.vtc_json import VtcJson
@@ -39,7 +39,7 @@ JSON_READERS: tuple[Reader, ...] = (
     VllmRecorded(),
     Dynamo(),
     Weka(),
-    TraceLab(),
+    TraceLabRounds(),
     SGLangLog(),
     VtcJson(),
 )

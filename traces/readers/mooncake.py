@@ -10,6 +10,7 @@ from typing import Any
 
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.fields import block_ids, client, fields, fits, prefix
+from traces.readers.jsonlines import JsonLines
 from traces.rows import Row
 
 BLOCK = 512
@@ -25,6 +26,7 @@ class Mooncake(Reader):
     title = "Mooncake FAST'25: lengths and block ids; ms, blocks of 512"
     unit = "ms"
     containers = (Container.JSONL, Container.JSON)
+    lines = JsonLines("timestamp", "input_length", "output_length", "hash_ids", BLOCK)
 
     def sniff(self, head: Head) -> int:
         first = head.first

@@ -116,7 +116,8 @@ class AgentBlocks(MooncakePlus):
         first = head.first
         if not first.keys() >= {"session_id", "turn", "input_length", "hash_ids"}:
             return NO
-        return SURE if fits(head.records, self.block) else NO
+        # Short prompts alone can fit blocks of both sizes: then they are what most such files have.
+        return SURE if fits(head.records, self.block) and not fits(head.records, MooncakePlus.block) else NO
 
     def parse(self, record: Any, context: Context) -> Row:
         context.note("times count from the start of each session: all sessions begin together")

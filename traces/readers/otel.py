@@ -13,8 +13,6 @@ from typing import Any
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.chat import sampling
 from traces.readers.fields import checked, client, estimate, fields, given, name
-from traces.readers.waits import Span as Times
-from traces.readers.waits import links
 from traces.readers.otel_spans import (
     CLIENT,
     INPUT_TOKENS,
@@ -29,6 +27,8 @@ from traces.readers.otel_spans import (
     spans,
 )
 from traces.readers.sharegpt import ABOUT_LENGTH
+from traces.readers.waits import Span as Times
+from traces.readers.waits import links
 from traces.rows import Drop, Row
 
 

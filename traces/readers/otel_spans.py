@@ -28,7 +28,7 @@ SAMPLING = {
 }
 CALLS = {"chat", "text_completion", "generate_content", "completion"}
 """Operations that generate. Others (tools, agents, embeddings) are not requests."""
-ERROR = {2, "2", "STATUS_CODE_ERROR", "ERROR"}
+ERROR = {"2", "STATUS_CODE_ERROR", "ERROR"}
 
 
 class Span(NamedTuple):
@@ -46,10 +46,10 @@ def spans(record: Mapping[str, Any]) -> Iterator[Span]:
     """All spans of one record. Raises Drop where it is none of the forms."""
     resources = given(record, "resourceSpans", "resource_spans")
     if isinstance(resources, list):
-        for resource in resources:
-            about = _attributes((resource.get("resource") or {}).get("attributes"))
-            for scope in given(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans") or []:
-                for span in scope.get("spans") or []:
+        for resource in _objects(resources):
+            about = _attributes(_object(resource.get("resource")).get("attributes"))
+            for scope in _objects(given(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans")):
+                for span in _list(scope.get("spans")):
                     yield _span(span, about, "")
     elif isinstance(record.get("spans"), list):
         for span in record["spans"]:
@@ -71,7 +71,7 @@ def _span(span: Any, about: dict[str, Any], trace: str) -> Span:
     start, end = (
         given(span, f"{when}_time", f"{when}TimeUnixNano", f"{when}_time_unix_nano") for when in ("start", "end")
     )
-    code = (span.get("status") or {}).get("code")
+    code = str(_object(span.get("status")).get("code"))
     return Span(
         str(given(span, "traceId", "trace_id") or trace),
         str(given(span, "spanId", "span_id") or ""),
@@ -88,7 +88,7 @@ def _attributes(value: Any) -> dict[str, Any]:
         return value
     if not isinstance(value, list):
         return {}
-    return {item["key"]: _plain(item.get("value")) for item in value if isinstance(item, dict) and "key" in item}
+    return {str(item["key"]): _plain(item.get("value")) for item in _objects(value) if "key" in item}
 
 
 def _plain(value: Any) -> Any:
@@ -98,16 +98,28 @@ def _plain(value: Any) -> Any:
     if kind == "intValue":
         return int(inner) if isinstance(inner, int | str) and str(inner).lstrip("-").isdigit() else inner
     if kind == "arrayValue":
-        return [_plain(item) for item in (inner or {}).get("values", [])]
+        return [_plain(item) for item in _list(_object(inner).get("values"))]
     if kind == "kvlistValue":
-        return _attributes((inner or {}).get("values", []))
+        return _attributes(_object(inner).get("values"))
     return inner if kind in ("stringValue", "doubleValue", "boolValue", "bytesValue") else value
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in _list(value) if isinstance(item, dict)]
 
 
 def is_call(attributes: Mapping[str, Any]) -> bool:
     operation = attributes.get("gen_ai.operation.name")
     if operation is not None:
-        return operation in CALLS
+        return str(operation) in CALLS
     return given(attributes, *INPUT_TOKENS, *OUTPUT_TOKENS, *INPUT, "gen_ai.prompt.0.content") is not None
 
 

@@ -76,13 +76,13 @@ def pair(turns: Any) -> tuple[str, str]:
     """The first question and the answer to it. Raises Drop."""
     if not isinstance(turns, list):
         raise Drop("no conversation", show(turns))
-    places = [index for index, turn in enumerate(turns) if isinstance(turn, dict) and _speaker(turn) == "user"]
-    if not places:
+    asked = next((at for at, turn in enumerate(turns) if isinstance(turn, dict) and _speaker(turn) == "user"), None)
+    if asked is None:
         raise Drop("no question in the conversation", f"{len(turns)} turns")
-    following = turns[places[0] + 1 :]
-    if not following or not isinstance(following[0], dict) or _speaker(following[0]) != "assistant":
+    following = turns[asked + 1] if asked + 1 < len(turns) else None
+    if not isinstance(following, dict) or _speaker(following) != "assistant":
         raise Drop("no answer to the first question", f"{len(turns)} turns")
-    question, answer = (given(turn, "value", "content") for turn in (turns[places[0]], following[0]))
+    question, answer = (given(turn, "value", "content") for turn in (turns[asked], following))
     for text, what in ((question, "question"), (answer, "answer")):
         if not isinstance(text, str) or not text.strip():
             raise Drop(f"empty {what}", name(text) or "")
@@ -90,4 +90,4 @@ def pair(turns: Any) -> tuple[str, str]:
 
 
 def _speaker(turn: dict[str, Any]) -> str:
-    return role(given(turn, "from", "role", "user"))
+    return role(given(turn, "from", "role"))

@@ -32,19 +32,21 @@ def records_of(head: Head, note: Callable[[str], None]) -> Records:
 def json_lines(path: Path) -> Records:
     for line, raw in read_lines(path):
         if raw and not raw.isspace():
-            try:
-                yield line, decode(raw)
-            except Drop as fault:
-                yield line, fault
+            yield line, decoded(raw)
+
+
+def decoded(raw: bytes) -> Any:
+    """One JSON value, or the Drop that says why there is none."""
+    try:
+        return decode(raw)
+    except Drop as fault:
+        return fault
 
 
 def json_elements(path: Path, array: bool, note: Callable[[str], None]) -> Records:
     for number, raw, whole in elements(read_pieces(path), path, array=array):
         if whole:
-            try:
-                yield number, decode(raw)
-            except Drop as fault:
-                yield number, fault
+            yield number, decoded(raw)
         else:
             if array:
                 note("the array does not end: the file may have been cut")

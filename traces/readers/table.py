@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traces.rows import Row
+from traces.rows import Drop, Row
 
 if TYPE_CHECKING:
     from traces.readers.base import Context
@@ -29,12 +29,17 @@ class Table:
     """(column, field of `RequestSpec` it fills): id, client, session. An empty cell fills nothing."""
     known: tuple[str, ...] = ()
     """Columns that are understood and not needed; others are told to be extra."""
+    only: tuple[str, str] | None = None
+    """(column, the text it must have): other rows are no requests."""
 
     @property
     def used(self) -> tuple[str, ...]:
-        return (*filter(None, (self.time,)), self.prompt, self.output, *(column for column, _ in self.texts))
+        columns = (self.time, self.prompt, self.output, *(column for column, _ in self.texts), (self.only or ("",))[0])
+        return tuple(filter(None, columns))
 
     def parse(self, record: Mapping[str, str], context: Context) -> Row:
+        if self.only is not None and record[self.only[0]] != self.only[1]:
+            raise Drop("no request", f"{self.only[0]} is {record[self.only[0]]!r}, not {self.only[1]!r}")
         t_ns = context.time(record[self.time], self.unit) if self.time else None
         prompt_len = context.length(self.prompt, record[self.prompt])
         output_len = context.length(self.output, record[self.output])

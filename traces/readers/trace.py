@@ -16,16 +16,21 @@ import numpy as np
 from engine.errors import WorkbenchError
 from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
-from traces.readers.columns import Lines, has_zone, to_lengths, to_times
+from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
 from traces.readers.files import read_blocks
+from traces.readers.jsonlines import JsonLines
 from traces.readers.parsing import Parsing
 from traces.readers.registry import READERS
-from traces.readers.sources import csv_record, records_of
+from traces.readers.sources import csv_record, decoded, records_of
 from traces.readers.table import Table
 from traces.rows import CHUNK_ROWS, NO_TIME, Chunk, Drop, Flags, Ints, ReadOptions, Report, Row
 
+PARSED_ROWS = 8192
+"""Rows that were made one by one and are given on at once: with their fields they are a hundred times as large."""
 FAILED = "failed at its source"
 SENT_WITH_ONE = "failed at its source, sent with 1 token"
+MOST_HELD = 8 << 20
+"""Bytes of texts and ids in a chunk, about: prompts of whole conversations must not fill the memory."""
 MOST_PROBLEMS = 100_000
 """Bad rows whose text is kept for an error that lists them."""
 _FAILED_OPTIONS = ("keep", "drop", "min1")
@@ -89,6 +94,8 @@ class Trace:
         records = self.reader.records(self._head, self._context)
         if records is None and self._table is not None:
             made = self._blocks(self._table)
+        elif records is None and self.reader.lines is not None and self._head.container is Container.JSONL:
+            made = self._json_blocks(self.reader.lines)
         else:
             made = self._parsed(records_of(self._head, self._context.note) if records is None else records)
         for chunk in made:
@@ -113,8 +120,6 @@ class Trace:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise WorkbenchError(f"{self.path}: the column {twice[0]!r} is there twice; rename one")
         if self._table is None:
-            if self.options.client_from:
-                self._client_column()
             return
         if missing := [name for name in self._table.used if name not in names]:
             raise WorkbenchError(
@@ -141,16 +146,16 @@ class Trace:
     def _parsed(self, records: Iterable[tuple[int, Any]]) -> Iterator[Chunk]:
         lines: list[int] = []
         rows: list[Row] = []
+        held = 0
         for line, record in records:
             for row in self._rows(line, record):
                 lines.append(line)
                 rows.append(row)
-            if len(rows) >= CHUNK_ROWS:
-                for at in range(0, len(rows) - CHUNK_ROWS + 1, CHUNK_ROWS):
-                    yield Chunk.of(lines[at : at + CHUNK_ROWS], rows[at : at + CHUNK_ROWS])
-                del lines[: at + CHUNK_ROWS], rows[: at + CHUNK_ROWS]
-        if rows:
-            yield Chunk.of(lines, rows)
+                held += _size(row)
+            if len(rows) >= PARSED_ROWS or held > MOST_HELD:
+                yield from _in_chunks(lines, rows)
+                lines, rows, held = [], [], 0
+        yield from _in_chunks(lines, rows)
 
     def _rows(self, line: int, record: Any) -> Iterator[Row]:
         """The kept rows of a record; the others are counted."""
@@ -240,10 +245,16 @@ class Trace:
             zoned, unzoned = has_zone(lines.bytes, start[good], end[good])
             self._context.zoned |= zoned
             self._context.unzoned |= unzoned
+        if table.only is not None:
+            good &= equals(lines.bytes, *lines.cells(at, index[table.only[0]]), table.only[1].encode())
         failed = ((prompt == 0) | (output == 0)) & good
         odd = np.ones(len(lines), np.bool_)
         odd[: skip + 1] = False
         odd[at[good & ~failed] if self.options.failed != "keep" else at[good]] = False
+        drops: dict[int, Row] = {}
+        if self.options.failed == "drop":
+            rows = zip(at[failed].tolist(), prompt[failed].tolist(), output[failed].tolist(), strict=True)
+            drops = {place: Row(None, prompt_len, output_len) for place, prompt_len, output_len in rows}
         if self.options.failed != "keep":
             good &= ~failed
         at, prompt, output, times, failed = at[good], prompt[good], output[good], times[good], failed[good]
@@ -251,7 +262,7 @@ class Trace:
         self.report.kept += len(at)
         self.report.failed += int(failed.sum())
         more = self._texts(table, lines, at, index)
-        kept_lines, kept_rows = self._odd(lines, np.flatnonzero(odd), number)
+        kept_lines, kept_rows = self._odd(lines, np.flatnonzero(odd), number, drops)
         yield from _merged(at + number, times, prompt, output, failed, more, kept_lines, kept_rows)
 
     def _texts(self, table: Table, lines: Lines, at: Ints, index: dict[str, int]) -> list[dict[str, Any]] | None:
@@ -270,11 +281,14 @@ class Trace:
                     row[name] = value
         return more
 
-    def _odd(self, lines: Lines, at: Ints, number: int) -> tuple[list[int], list[Row]]:
-        """Lines that need a closer look, read one by one."""
+    def _odd(self, lines: Lines, at: Ints, number: int, drops: dict[int, Row]) -> tuple[list[int], list[Row]]:
+        """Lines that need a closer look, read one by one; of `drops` it is known what they are."""
         kept_lines: list[int] = []
         kept_rows: list[Row] = []
         for place in at.tolist():
+            if (row := drops.get(place)) is not None:
+                self._settle(number + place, row, None)
+                continue
             raw = lines.line(place).rstrip(b"\r")
             if not raw or raw.isspace():
                 continue
@@ -286,6 +300,56 @@ class Trace:
                 kept_lines.append(number + place)
                 kept_rows.append(row)
         return kept_lines, kept_rows
+
+    def _json_blocks(self, fast: JsonLines) -> Iterator[Chunk]:
+        unit = self._context.number_unit(self.reader.unit)
+        for number, block in read_blocks(self.path):
+            columns = None if self.options.client_from else fast.columns(block, unit)
+            if columns is None:
+                kept_lines, kept_rows = self._odd_json(number, enumerate(block.split(b"\n")))
+                if kept_rows:
+                    yield Chunk.of(kept_lines, kept_rows)
+                continue
+            at = np.flatnonzero(columns.clean)
+            self.report.read += len(at)
+            self.report.kept += len(at)
+            kept_lines, kept_rows = [], []
+            more = columns.more
+            if len(at) < len(more):
+                raw = block.split(b"\n")
+                kept_lines, kept_rows = self._odd_json(
+                    number, ((place, raw[place]) for place in np.flatnonzero(~columns.clean).tolist())
+                )
+                more = [more[place] for place in at.tolist()]
+            t_ns, prompt, output = (column[at] for column in columns[:3])
+            yield from _merged(
+                at + number, t_ns, prompt, output, np.zeros(len(at), np.bool_), more, kept_lines, kept_rows
+            )
+
+    def _odd_json(self, number: int, lines: Iterable[tuple[int, bytes]]) -> tuple[list[int], list[Row]]:
+        kept_lines: list[int] = []
+        kept_rows: list[Row] = []
+        for place, raw in lines:
+            if not raw or raw.isspace():
+                continue
+            for row in self._rows(number + place, decoded(raw)):
+                kept_lines.append(number + place)
+                kept_rows.append(row)
+        return kept_lines, kept_rows
+
+
+def _in_chunks(lines: list[int], rows: list[Row]) -> Iterator[Chunk]:
+    for at in range(0, len(rows), CHUNK_ROWS):
+        yield Chunk.of(lines[at : at + CHUNK_ROWS], rows[at : at + CHUNK_ROWS])
+
+
+def _size(row: Row) -> int:
+    """Bytes, roughly, of texts and ids: what can be large in a row."""
+    more = row.more
+    size = len(more.get("prompt") or "")
+    if "messages" in more:
+        size += sum(len(content) for _, content in more["messages"])
+    return size + 16 * (len(more.get("prompt_ids") or ()) + len(more.get("prefix_ids", ())))
 
 
 def _merged(

@@ -1,64 +1,54 @@
-"""TraceLab rounds: JSON lines, one model call a line, dates in `timing_events`.
+"""TraceLab's CSV of agent sessions: one row a round, with how much of the prompt was there before and how long tools
+took afterwards. A round begins when the one before has ended and its tools have run.
 
-A round begins with the last message or tool result that was there before its first output, and ends with its last
-event. It waits for the round before it in its session. Shared prefixes are counted in the file but not named, so that
-none are made up.
+The file has no block ids: a session's prompt is taken to grow, so that `prefix_len` tokens of a round are those the
+round before began with, in whole blocks of BLOCK tokens. Arrival times are synthetic; only a session's first counts.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
-from traces.readers.fields import client, fields, name
-from traces.rows import Drop, Row
+from traces.rows import Row
 
-INPUTS = {"user_message", "tool_result"}
+BLOCK = 64
+_SESSIONS = "sessions"
+_NEXT = "next"
+
+
+class _Before(NamedTuple):
+    ids: tuple[int, ...]
+    wait: float
 
 
 class TraceLab(Reader):
     name = "tracelab"
-    title = "TraceLab rounds of coding agents: lengths by session; dates"
-    unit = "date"
-    containers = (Container.JSONL, Container.JSON)
+    title = f"TraceLab agent rounds (CSV, milliseconds, prefixes in blocks of {BLOCK} tokens)"
+    unit = "ms"
+    containers = (Container.CSV,)
+    closed_loop = True
 
     def sniff(self, head: Head) -> int:
-        return SURE if head.first.keys() >= {"session_id", "round_index", "input_tokens_total"} else NO
+        return SURE if {"id", "input_len", "output_len", "arrival_time", "round_idx"} <= set(head.columns) else NO
 
     def parse(self, record: Any, context: Context) -> Row:
-        record = fields(record)
-        start_ns, end_ns = _times(record.get("timing_events"), context)
-        row = Row(
-            start_ns,
-            context.length("input_tokens_total", record.get("input_tokens_total")),
-            context.length("output_tokens", record.get("output_tokens")),
-        )
-        row.more.update(client(record, context, "user"))
-        context.note("prefixes are counted in the file, not named: prompts share nothing here")
-        session = name(record.get("session_id"))
-        if session is None:
-            return row
-        turn = context.length("round_index", record.get("round_index"))
-        id = f"{session}/{turn}"
-        row.more |= {"id": id, "session": session, "turn": turn}
-        rounds: dict[str, tuple[str, int]] = context.state.setdefault("last_rounds", {})
-        last = rounds.get(session)
-        if last is not None and last[1] <= start_ns:
-            row.more |= {"after": last[0], "delay": (start_ns - last[1]) / 1e9}
-        if last is None or end_ns >= last[1]:
-            rounds[session] = (id, end_ns)
-        return row
-
-
-def _times(events: Any, context: Context) -> tuple[int, int]:
-    """Nanoseconds of a round's beginning and end. Raises Drop."""
-    asked: list[int] = []
-    said: list[int] = []
-    for event in events if isinstance(events, list) else []:
-        if isinstance(event, dict) and event.get("timestamp") is not None:
-            (asked if event.get("event_type") in INPUTS else said).append(context.time(event["timestamp"], "s"))
-    if not asked and not said:
-        raise Drop("no time", "no timestamp among timing_events")
-    begin = max((stamp for stamp in asked if not said or stamp <= min(said)), default=None)
-    start = begin if begin is not None else min(said or asked)
-    return start, max([start, *said])
+        session = record["id"]
+        t_ns = context.time(record["arrival_time"], "ms")
+        prompt_len = context.length("input_len", record["input_len"])
+        output_len = context.length("output_len", record["output_len"])
+        shared = context.length("prefix_len", record.get("prefix_len") or 0)
+        wait = context.seconds(record.get("tool_wait_after_ms") or 0, "ms")
+        turn = context.length("round_idx", record["round_idx"])
+        sessions: dict[str, _Before] = context.state.setdefault(_SESSIONS, {})
+        before = sessions.get(session, _Before((), 0.0))
+        ids = before.ids[: min(shared, prompt_len) // BLOCK]
+        first = context.state.get(_NEXT, 0)
+        fresh = -(-prompt_len // BLOCK) - len(ids)
+        context.state[_NEXT] = first + fresh
+        ids += tuple(range(first, first + fresh))
+        sessions[session] = _Before(ids, wait)
+        more: dict[str, Any] = {"session": session, "turn": turn, "delay": before.wait}
+        if ids:
+            more |= {"prefix_ids": ids, "prefix_lens": (BLOCK,)}
+        return Row(t_ns, prompt_len, output_len, more=more)
