@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def convert(
     def attempt(in_memory: bool) -> Converted:
         source = open_source()
         with open_out() as out:
-            chunks = iter([_sorted(list(source.chunks()))]) if in_memory else _in_order(source.chunks())
+            chunks = _sorted(list(source.chunks())) if in_memory else _in_order(source.chunks())
             done = _run(source, chunks, make_writer, out, say, in_memory=in_memory)
             check(done)
         return done
@@ -95,20 +95,17 @@ def _run(
     in_memory: bool,
 ) -> Converted:
     writer: Writer | None = None
-    base: int | None = None
+    specs = Specs(source)
     untimed = told = 0
     for chunk in chunks:
-        timed = chunk.t_ns[chunk.t_ns != NO_TIME]
-        if base is None and len(timed):
-            base = starts_at(source, int(timed[0]))
-        if writer is None:
-            writer = make_writer(base or 0 if source.unit == "date" else 0)
-            out.write(writer.header())
-        for spec in specs_of(chunk, base or 0, source.path):
+        for spec in specs.of(chunk):
+            if writer is None:
+                writer = make_writer(specs.base or 0 if source.unit == "date" else 0)
+                out.write(writer.header())
             if (line := writer.write(spec)) is not None:
                 out.write(line)
         untimed += sum(_free(chunk, place) for place in np.flatnonzero(chunk.t_ns == NO_TIME).tolist())
-        if writer.account.written - told >= TELL_EVERY:
+        if writer is not None and writer.account.written - told >= TELL_EVERY:
             told = writer.account.written
             say(told)
     if writer is None:
@@ -117,47 +114,65 @@ def _run(
     return Converted(writer.account, source.report, in_memory, untimed)
 
 
-def specs_of(chunk: Chunk, base: int, path: Path) -> Iterator[RequestSpec]:
-    """The rows of a chunk as request specs; `base` is the time in ns that becomes arrival 0.
+class Specs:
+    """Rows of chunks as request specs: rebased by `base` ns, with ids, and with turns that follow each other linked.
 
-    Rows without an id of their own are called after their line, `line-7`, or `line-7.1`, `line-7.2` when
-    it has several.
+    Rows without an id of their own are called after their line, `line-7`, or `line-7.1`, `line-7.2` when it has
+    several. Where the format says so, a turn of a session follows the turn before it in the order given.
     """
-    more = chunk.more or [{}] * len(chunk)
-    columns = (chunk.line, chunk.t_ns, chunk.prompt_len, chunk.output_len, chunk.failed)
-    of_line = Counter(chunk.line.tolist())
-    nth: Counter[int] = Counter()
-    for line, t_ns, prompt, output, failed, row in zip(*(column.tolist() for column in columns), more, strict=True):
-        nth[line] += 1
-        text = (not failed and prompt == UNKNOWN) or not row.keys().isdisjoint(TEXTS)
-        yield RequestSpec(
-            **{
+
+    def __init__(self, source: Source) -> None:
+        self.base: int | None = None
+        self._path = source.path
+        self._from_start = source.reader.from_start
+        self._last: dict[str, str] | None = {} if source.reader.closed_loop else None
+        """Id of the latest row of each session."""
+
+    def of(self, chunk: Chunk) -> Iterator[RequestSpec]:
+        """The earliest row of the first chunk with times becomes 0, unless `base` is set."""
+        timed = chunk.t_ns[chunk.t_ns != NO_TIME]
+        if self.base is None and len(timed):
+            self.base = 0 if self._from_start else int(timed.min())
+        base = self.base or 0
+        of_line = Counter(chunk.line.tolist())
+        nth: Counter[int] = Counter()
+        columns = (chunk.line, chunk.t_ns, chunk.prompt_len, chunk.output_len, chunk.failed)
+        more = chunk.more or [{}] * len(chunk)
+        for line, t_ns, prompt, output, failed, row in zip(*(column.tolist() for column in columns), more, strict=True):
+            nth[line] += 1
+            text = (not failed and prompt == UNKNOWN) or not row.keys().isdisjoint(TEXTS)
+            values = {
                 "id": f"line-{line}" if of_line[line] == 1 else f"line-{line}.{nth[line]}",
                 "arrival": 0.0 if t_ns == NO_TIME else (t_ns - base) / 1e9,
                 "prompt_len": None if text else prompt,
                 "output_len": output or (0 if failed else None),
                 "failed": failed,
                 **row,
-            },
-            where=f"{path}:{line}",
-        )
+            }
+            if self._last is not None:
+                self._link(values, self._last)
+            yield RequestSpec(**values, where=f"{self._path}:{line}")
+
+    def _link(self, values: dict[str, Any], last: dict[str, str]) -> None:
+        session = values.get("session")
+        if session is not None and not values.get("after"):
+            values["after"] = last.get(session)
+        if not values.get("after"):
+            values.pop("delay", None)
+        if session is not None:
+            last[session] = values["id"]
 
 
 def first_specs(source: Source, n: int) -> list[RequestSpec]:
-    """The first n rows in the file's order; arrivals count from the earliest of them (see `starts_at`)."""
+    """The first n rows in the file's order. Arrivals count from the earliest, or from where they did already."""
     chunks: list[Chunk] = []
     for chunk in source.chunks():
         chunks.append(_take(chunk, slice(n - sum(map(len, chunks)))))
         if sum(map(len, chunks)) >= n:
             break
-    times = [int(chunk.t_ns[chunk.t_ns != NO_TIME].min()) for chunk in chunks if (chunk.t_ns != NO_TIME).any()]
-    base = starts_at(source, min(times, default=0))
-    return [spec for chunk in chunks for spec in specs_of(chunk, base, source.path)]
-
-
-def starts_at(source: Source, earliest: int) -> int:
-    """The time in ns that becomes arrival 0: the earliest one, or 0 where times count from the start already."""
-    return 0 if source.reader.from_start else earliest
+    if not chunks:
+        return []
+    return list(Specs(source).of(_joined(chunks)))
 
 
 def _take(chunk: Chunk, places: slice | Ints) -> Chunk:
@@ -203,9 +218,15 @@ def _keys(chunk: Chunk, last: int | None) -> Ints:
     return keys
 
 
-def _sorted(chunks: list[Chunk]) -> Chunk:
+def _sorted(chunks: list[Chunk]) -> Iterator[Chunk]:
+    if chunks:
+        whole = _joined(chunks)
+        yield _take(whole, np.argsort(_keys(whole, None), kind="stable"))
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
     more = [row for chunk in chunks for row in chunk.more or [{}] * len(chunk)]
-    whole = Chunk(
+    return Chunk(
         np.concatenate([chunk.line for chunk in chunks]),
         np.concatenate([chunk.t_ns for chunk in chunks]),
         np.concatenate([chunk.prompt_len for chunk in chunks]),
@@ -213,4 +234,3 @@ def _sorted(chunks: list[Chunk]) -> Chunk:
         np.concatenate([chunk.failed for chunk in chunks]),
         more if any(chunk.more is not None for chunk in chunks) else None,
     )
-    return _take(whole, np.argsort(_keys(whole, None), kind="stable"))

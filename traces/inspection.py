@@ -206,6 +206,9 @@ def describe(trace: Trace, inspection: Inspection) -> dict[str, Any]:
         0 if span is None else round(span * 1e9),
         figures["arrivals"]["n"],
     )
+    if trace.reader.closed_loop and figures["sessions"]["count"] is not None:
+        # turns that follow each other by their place, without saying so row by row
+        figures["sessions"]["follow_ups"] = figures["sessions"]["rows"] - figures["sessions"]["count"]
     return {
         "path": str(trace.path),
         "format": trace.format,

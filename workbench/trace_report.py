@@ -90,7 +90,7 @@ def _file(out: Printer, figures: dict[str, Any]) -> None:
     dropped = sum(figures["dropped"].values())
     counts = f"{figures['read']:,} read = {figures['kept']:,} kept + {dropped:,} dropped"
     if figures["failed"]:
-        counts += f" · {figures['failed']:,} of the kept failed at their source and are not sent"
+        counts += f" · {figures['failed']:,} of the kept failed at the source: known, not sent"
     out.named("rows", counts)
     for kind in ("dropped", "clamped"):
         for reason, count in sorted(figures[kind].items(), key=lambda item: -item[1]):

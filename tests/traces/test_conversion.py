@@ -92,6 +92,11 @@ BODIES = [
         ]),
         ("llmservingsim", [*LENGTHS, {"arrival": 90_000.000000001, "prompt_ids": [4, 5], "output_len": 3}]),
         ("openai-batch", BODIES),
+        ("burstgpt", LENGTHS),
+        ("vidur", LENGTHS),
+        ("splitwise-sim", LENGTHS),
+        ("csv", [{**row, "client": f"c{row['output_len']}", "session": "s", "id": f"i{row['output_len']}"}
+                 for row in LENGTHS]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -166,11 +171,11 @@ def test_columns_of_tables(tmp_path: Path) -> None:
         "1,GPT-4,10,4,14,API log",
         "2.5,GPT-4,20,0,20,API log",
     ]
-    assert run(source, "splitwise")[0].splitlines()[1:] == ["0,2,0,1.0,1,10,4", "1,2,0,2.5,1,20,0"]
+    assert run(source, "splitwise-sim")[0].splitlines()[1:] == ["0,2,0,1.0,1,10,4", "1,2,0,2.5,1,20,0"]
     assert run(source, "csv")[0].splitlines() == [
         "id,arrival,prompt_len,output_len,client,priority,session,turn,after,delay,deadline",
-        '"a,b",1.0,10,4,"x""y",0,,,,0.0,2.5',
-        "c,2.5,20,0,default,0,,,,0.0,",
+        '"a,b",1.0,10,4,"x""y",,,,,,2.5',
+        "c,2.5,20,0,,,,,,,",
     ]
 
 
@@ -264,6 +269,20 @@ def test_follow_ups_without_a_time_keep_their_place(tmp_path: Path) -> None:
     assert [row["input_length"] for row in parsed(text)] == [7, 8, 5, 6]
     assert [row.get("delay") for row in parsed(text)] == [None, 20, None, 10]
     assert done.sorted_in_memory and done.untimed == 0
+
+
+def test_turns_that_follow_by_their_place_are_linked(tmp_path: Path) -> None:
+    file = tmp_path / "rounds.csv"
+    file.write_text(
+        "id,input_len,output_len,arrival_time,round_idx,tool_wait_after_ms,prefix_len\n"
+        "a,100,5,0,0,250,0\nb,80,5,10,0,0,0\na,200,5,20,1,0,64\n"
+    )
+    rows = parsed(run(file, "native", ReadOptions(format="tracelab"))[0])
+    assert [(row["id"], row.get("after"), row.get("delay")) for row in rows] == [
+        ("line-2", None, None),
+        ("line-3", None, None),
+        ("line-4", "line-2", 0.25),
+    ]
 
 
 def test_prefixes_in_other_blocks_share_whole_blocks_only() -> None:

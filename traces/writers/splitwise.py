@@ -10,7 +10,7 @@ LLM = 2
 
 
 class SplitwiseWriter(Writer):
-    name = "splitwise"
+    name = "splitwise-sim"
     title = "splitwise-sim: arrival_timestamp (s), prompt_size, token_size and constants"
     fields = LENGTHS
 

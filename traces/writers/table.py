@@ -12,6 +12,9 @@ COLUMNS = (
     "id", "arrival", "prompt_len", "output_len", "client", "priority", "session", "turn", "after", "delay", "deadline",
 )  # fmt: skip
 
+DEFAULTS = {"client": "default", "priority": 0, "delay": 0.0}
+"""Written as an empty cell."""
+
 
 class TableWriter(Writer):
     name = "csv"
@@ -23,9 +26,9 @@ class TableWriter(Writer):
         return ",".join(COLUMNS) + "\n"
 
     def row(self, spec: RequestSpec) -> str:
-        cells = {name: getattr(spec, name) for name in COLUMNS}
+        cells = {name: value for name in COLUMNS if (value := getattr(spec, name)) != DEFAULTS.get(name)}
         cells |= {"prompt_len": self.prompt_len(spec), "output_len": self.output_len(spec)}
         cells["arrival"] = seconds(self.at_ns(spec))
         line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(["" if cell is None else cell for cell in cells.values()])
+        csv.writer(line, lineterminator="").writerow([cells.get(name, "") for name in COLUMNS])
         return line.getvalue()
