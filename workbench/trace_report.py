@@ -23,7 +23,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 NAME = 10
 """Cells of the names at the left."""
 SHOWN_CLIENTS = 5
-_PLAIN = str.maketrans({"·": ",", "…": "~", "–": "-", "×": "x", "≈": "~"})
+_PLAIN = str.maketrans({"·": "|", "…": "~", "–": "-", "×": "x", "≈": "~"})
 
 
 class Printer:
@@ -48,9 +48,11 @@ class Printer:
             lead = Text(f"{'' if number else name:<{NAME}}", style=style or "bold")
             self._console.print(lead.append(self.plain(part), style=style or "not bold"), soft_wrap=True)
 
-    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = ()) -> None:
-        """left: headings whose columns are text."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
+    def table(
+        self, headings: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = (), gap: int = 2
+    ) -> None:
+        """left: headings whose columns are text. gap: cells between columns."""
+        table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
         for heading in headings:
             table.add_column(self.plain(heading), justify="left" if heading in set(left) else "right", no_wrap=True)
         for row in rows:
@@ -112,7 +114,7 @@ def _lengths(out: Printer, figures: dict[str, Any], bins: tuple[list[Bin], list[
         return
     out.table(("tokens", *names), rows, left=("tokens",))
     if figures["in_out_ratio"] is not None:
-        out.line(f"in:out {figures['in_out_ratio']:.3g}")
+        out.named("in:out", f"{figures['in_out_ratio']:.3g} prompt tokens for each output token")
     out.line()
     _histograms(out, bins)
     out.line()
@@ -142,10 +144,10 @@ def _arrivals(out: Printer, figures: dict[str, Any]) -> None:
     if not arrivals["n"]:
         out.named("arrivals", "none: the rows have no times, so all are there at the start")
         return
-    rate = "n/a" if figures["rate_per_s"] is None else f"{figures['rate_per_s']:.4g}/s"
+    rate = "n/a" if figures["rate_per_s"] is None else f"{figures['rate_per_s']:.4g} requests/s"
     cv = "n/a" if arrivals["cv"] is None else f"{arrivals['cv']:.3g}"
-    dispersion = " / ".join("n/a" if arrivals[f"d{w}"] is None else f"{arrivals[f'd{w}']:.3g}" for w in (1, 10, 60))
-    out.named("arrivals", f"{rate} · CV {cv} · D1 / D10 / D60 {dispersion} (1 is Poisson)")
+    dispersion = (f"D{w} {'n/a' if (d := arrivals[f'd{w}']) is None else f'{d:.3g}'}" for w in (1, 10, 60))
+    out.named("arrivals", f"{rate} · CV of gaps {cv} · {' · '.join(dispersion)} (Poisson: 1)")
     for note in arrivals["notes"]:
         out.named("", note)
 
@@ -160,7 +162,7 @@ def _clients(out: Printer, clients: dict[str, Any]) -> None:
     room = min(24, max(len(clean(row["client"])) for row in top))
     for row in top:
         share = f"{_percent(row['share']):>6} of rows {_percent(row['token_share']):>6} of tokens"
-        bar = out.bar(row["share"], max(8, min(30, out.width - NAME - room - 38)))
+        bar = out.bar(row["share"] / top[0]["share"], max(8, min(30, out.width - NAME - room - 38)))
         out.named("", f"{fit(clean(row['client']), room)} {share} {bar}")
     if clients["count"] > len(top):
         rest = max(0.0, 1 - sum(row["share"] for row in top))
@@ -202,7 +204,7 @@ def head_table(out: Printer, specs: Sequence[RequestSpec]) -> None:
         ("session", [clean(spec.session or "") for spec in specs]),
         ("turn", ["" if spec.turn is None else str(spec.turn) for spec in specs]),
         ("after", [clean(spec.after or "") for spec in specs]),
-        ("delay s", [f"{spec.delay:g}" if spec.after is not None else "" for spec in specs]),
+        ("delay s", [f"{spec.delay:.3g}" if spec.after is not None else "" for spec in specs]),
         ("prio", [str(spec.priority) if spec.priority else "" for spec in specs]),
         ("deadline", ["" if spec.deadline is None else f"{spec.deadline:g}" for spec in specs]),
         ("prefix", [_prefix_cell(spec) for spec in specs]),
@@ -216,7 +218,7 @@ def head_table(out: Printer, specs: Sequence[RequestSpec]) -> None:
     else:
         used[-1] = ("text", [fit(cell, room).rstrip() for cell in used[-1][1]])
     left = ("client", "session", "after", "prefix", "text")
-    out.table([name for name, _ in used], list(zip(*(cells for _, cells in used), strict=True)), left=left)
+    out.table([name for name, _ in used], list(zip(*(cells for _, cells in used), strict=True)), left=left, gap=1)
 
 
 def fit_cell(text: str) -> str:
