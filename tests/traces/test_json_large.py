@@ -90,7 +90,7 @@ def test_mooncake_lines_are_read_fast(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a.json"
     if kind == "sharegpt":
-        turns = [{"from": "human", "value": "why? " * 200}, {"from": "gpt", "value": "because " * 150}]
+        turns = [{"from": "human", "value": "why? " * 300}, {"from": "gpt", "value": "because " * 150}]
         with path.open("w") as file:
             file.write("[")
             for number in range(8000):

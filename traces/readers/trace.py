@@ -17,6 +17,7 @@ from engine.errors import WorkbenchError
 from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
 from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
+from traces.readers.fields import CLIENT_FOUND
 from traces.readers.files import read_blocks
 from traces.readers.jsonlines import JsonLines
 from traces.readers.parsing import Parsing
@@ -97,7 +98,8 @@ class Trace:
         self.report.check()
         if self._context.zoned and self._context.unzoned:
             self._context.note("some dates say their zone and some do not; those are taken as UTC")
-        if self.options.client_from and not self._client_found and self.report.kept:
+        found = self._client_found or CLIENT_FOUND in self._context.state
+        if self.options.client_from and not found and self.report.kept:
             self._context.note(f"--client-from {self.options.client_from}: no row has that field")
 
     def _count(self, chunk: Chunk) -> None:
