@@ -28,7 +28,7 @@ from traces.rows import CHUNK_ROWS, NO_TIME, Chunk, Drop, Flags, Ints, ReadOptio
 
 FAILED = "failed at its source"
 SENT_WITH_ONE = "failed at its source, sent with 1 token"
-MOST_HELD = 8 << 20
+MOST_HELD = 4 << 20
 """Bytes of texts and ids in a chunk, about: prompts of whole conversations must not fill the memory."""
 MOST_PROBLEMS = 100_000
 """Bad rows whose text is kept for an error that lists them."""
