@@ -1,15 +1,16 @@
 """`Encoder`: records to lines. A record tells what could not be told from the ones before it (see `Track`).
 
-Keys of an `it` line; an absent key means: as expected, or nothing happened.
+Keys of an `it` line; an absent key means: as expected, or nothing happened. r stands for a request's number.
 
     i seq · s step · t gap to the record before (ns; a float: the time itself, in seconds) · d duration (likewise: end)
-    tm [schedule, build, forward, sample, commit, swap] · bud token budget · rb rebuilt · knob [[name, old, new, version]]
-    arr how many of the `req` lines before it arrived now · rej [[id, client, reason]] · ord order of the commands
-    skip running ones that got nothing, without those in pre and uns · pf [[r, tokens, phase, recomputed]] running ones that
-    are no plain decode · adm [[r, tokens, kind, phase, start, recomputed]] · blk new blocks of all of them as ranges
+    tm [schedule, build, forward, sample, commit, swap] · bud token budget · rb rebuilt · ord order of the commands
+    knob [[name, old, new, version]] · arr how many arrived: the last `req` lines · rej [[id, client, reason]]
+    skip running ones that got nothing, without those in pre and uns
+    pf [[r, tokens, phase, recomputed]] running ones that do something else than a plain decode
+    adm [[r, tokens, kind, phase, start, recomputed]] · blk new blocks of all of them, as ranges
     sch [[r, tokens, kind, phase, start, recomputed, [blocks]]] all of it, where no short form fits
-    pre [[r, by, need, free, lost, freed, cause, swapped]] · tok tokens, packed · tid whose, where not as expected
-    tx [[index, text]] pieces that differ from the vocabulary's · fin [[r, reason, detail, tail, [the rest]]]
+    pre [[r, by, need, free, lost, freed, cause, swapped]] · fin [[r, reason, detail, tail, [the rest]]]
+    tok tokens, packed · tid whose, where not as expected · tx [[index, text]] where not as in the vocabulary
     run wait swp bat: [from, how many go, [who comes]] against what is expected of each queue
     why [r, reason, detail, numbers in the last detail] or null · uns [[reason, [places in running] or null, [r]]]
     lim limit · mid blocks given back at the end · off · cpu · bl [from, how many go, [[blocks, owner, ref, cached]]]
@@ -285,7 +286,7 @@ class Encoder:
         line["bl"] = [*change[:2], rows]
 
     def _rest(self, it: Iteration, line: dict[str, Any]) -> None:
-        track, of = self.track, self.numbers.of
+        track = self.track
         view = track.view
         if it.blocked != track.blocked:
             line["why"] = self._why(it)

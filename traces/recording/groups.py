@@ -11,6 +11,7 @@ of seconds where one does not fit. A file is opened by its `ix` lines alone.
 from __future__ import annotations
 
 import binascii
+import itertools
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
@@ -83,7 +84,7 @@ class Summary:
     def _packed_ends(self) -> str | list[float]:
         units = [self._base, *map(to_units, self._ends)]
         if all(type(one) is int for one in units):
-            return _packed([b - a for a, b in zip(units, units[1:], strict=False)], self._ends)  # type: ignore[operator]
+            return _packed([b - a for a, b in itertools.pairwise(units)], self._ends)  # type: ignore[operator]
         return self._ends
 
 

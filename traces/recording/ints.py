@@ -84,6 +84,16 @@ def from_ranges(ranges: Iterable[int], most: int = 1 << 22) -> list[int]:
     return out
 
 
+def to_short(values: Sequence[int]) -> str | list[int]:
+    """Ranges, or packed where hardly any number follows another."""
+    ranges = to_ranges(values)
+    return ranges if len(ranges) < 8 or 2 * len(ranges) < len(values) else pack(values)
+
+
+def from_short(short: str | list[int]) -> list[int]:
+    return unpack(short) if isinstance(short, str) else from_ranges(short)
+
+
 def flag_ranges(flags: Iterable[bool | int]) -> list[int]:
     """Where flags are set, as ranges, looked for in C: pools have many blocks."""
     data = bytes(flags)

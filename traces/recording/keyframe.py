@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from engine.knobs import KnobValue
 from engine.records import Arrived, Phase, Reason
 from engine.request import FinishReason, RequestStatus
 from engine.view import EngineView, RequestView
 from traces.recording.encode import Encoder, number
-from traces.recording.ints import flag_ranges, from_ranges, to_ranges
+from traces.recording.ints import flag_ranges, from_ranges, from_short, to_ranges, to_short
 from traces.recording.lazy import LazyList, LazyRequests, LazyTuple
 from traces.recording.lines import BadLine
 from traces.recording.names import Names
@@ -23,15 +24,16 @@ from traces.recording.times import Units, to_seconds, to_units
 MOST_BLOCKS = 1 << 24
 
 
-def keyframe(encoder: Encoder) -> dict[str, Any]:
-    """The state after the last record the encoder was given."""
+def keyframe(encoder: Encoder, knobs: dict[str, KnobValue]) -> dict[str, Any]:
+    """The state after the last record the encoder was given. knobs: those of the header, which are not repeated."""
     track, refs, of = encoder.track, encoder.numbers.refs, encoder.numbers.of
     view = track.view
     line: dict[str, Any] = {
         "k": "kf", "i": view.seq + 1, "s": view.step, "e": track.end, "g": track.generation,
         "r": encoder.numbers.next, "pool": [view.num_blocks, view.block_size],
-        "kn": [[name, number(value)] for name, value in view.knobs.items()], "kv": view.knob_version,
-        "run": refs(view.running), "req": [_row(of[id], view.requests[id], encoder) for id in encoder.started],
+        "kn": [[name, number(value)] for name, value in view.knobs.items() if value != knobs.get(name)],
+        "kv": view.knob_version,
+        "run": to_ranges([of[id] for id in view.running]), "req": [_row(of[id], view.requests[id], encoder) for id in encoder.started],
         "q": to_ranges([of[id] for id in view.queued]), "head": to_ranges([of[id] for id in view.waiting_head]),
         "nw": view.num_waiting,
         "cached": flag_ranges(view.cached), "own": _odd_owners(view, of), "free": view.free_blocks,
@@ -62,7 +64,7 @@ def _row(ref: int, request: RequestView, encoder: Encoder) -> list[Any]:
         request.status.value,
         request.phase.value if request.phase is not None else None,
         request.computed,
-        to_ranges(request.blocks),
+        to_short(request.blocks),
         runs(request.token_steps),
         request.reason.value if request.reason is not None else None,
         request.cached_tokens,
@@ -114,6 +116,11 @@ def _odd_owners(view: EngineView, of: dict[str, int]) -> list[list[int]]:
 class Past(Protocol):
     """What a keyframe leaves to the rest of the file."""
 
+    @property
+    def knobs(self) -> dict[str, KnobValue]:
+        """As the header has them."""
+        ...
+
     def arrival(self, number: int) -> Arrived:
         """`prompt_ids` may be a LazyTuple."""
         ...
@@ -162,7 +169,7 @@ class Restored:
         if not 2 <= num_blocks <= MOST_BLOCKS or block_size < 1:
             raise BadLine(f"tells of a pool of {num_blocks} blocks of {block_size}")
         knobs = {name: float(value["float"]) if isinstance(value, dict) else value for name, value in line["kn"]}
-        view = RestoredView(num_blocks, block_size, knobs)
+        view = RestoredView(num_blocks, block_size, {**past.knobs, **knobs})
         self.view = view
         self.end: Units = line["e"]
         self.generation: int = line["g"]
@@ -191,7 +198,7 @@ class Restored:
             lambda ref: RequestView(*past.arrival(ref)),
         )
         view.queued = dict.fromkeys(names)
-        view.running = tuple(map(of, line["run"]))
+        view.running = tuple(map(of, from_ranges(line["run"])))
         view.waiting_head = tuple(map(of, from_ranges(line["head"])))
         view.swapped = tuple(map(of, line.get("swp", ())))
         view.batch = tuple(map(of, line.get("bat", ())))
@@ -237,7 +244,7 @@ def _request(row: list[Any], past: Past) -> RequestView:
         request.prompt_ids = LazyTuple(length, lambda: past.replaced_prompt(arrived.id, seq))  # type: ignore[assignment]
     request.status = RequestStatus(status)
     request.phase = Phase(phase) if phase is not None else None
-    request.computed, request.blocks = computed, from_ranges(blocks)
+    request.computed, request.blocks = computed, from_short(blocks)
     request.reason = Reason(reason) if reason is not None else None
     request.cached_tokens, request.swapped_blocks = cached, swapped
     request.preemptions, request.recomputed_tokens = preemptions, recomputed

@@ -158,7 +158,10 @@ class LazyRequests(dict[str, RequestView]):
         return super().__contains__(id) or id in self._unread
 
     def get(self, id: str, default: Any = None) -> Any:
-        return self[id] if id in self else default
+        try:
+            return self[id]
+        except KeyError:
+            return default
 
     def pop(self, id: str, *default: Any) -> Any:
         if id in self._unread:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from engine.host import EngineInfo
+from engine.knobs import KnobValue
 from engine.records import Arrived, Iteration
 from engine.view import EngineView
 from traces.errors import RecordingError
@@ -191,6 +192,11 @@ class Recording:
         return list(request.token_ids), "".join(request.pieces)
 
     # ---- for keyframes ----------------------------------------------------------------------------
+
+    @property
+    def knobs(self) -> dict[str, KnobValue]:
+        """At the start of the recorded engine."""
+        return self.header.info.config.values()
 
     def names(self, numbers: Iterable[int]) -> list[str]:
         """Ids of requests."""

@@ -61,7 +61,7 @@ class Track:
         if it.rebuilt is not None:
             self.generation += 1
             self.used = self.cached = 0
-            for block, _, ref, cached in it.blocks:
+            for _, _, ref, cached in it.blocks:
                 self.used += ref > 0
                 self.cached += cached
             for id, _ in it.rebuilt.prompts:

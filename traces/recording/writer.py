@@ -72,6 +72,7 @@ class Recorder:
         self._marks = Marks()
         self._encoder = Encoder(Track(view), tokens=tokens)
         self._encoder.track.begin_group(to_units(view.last.t_end) if view.last is not None else 0)
+        self._knobs = config.values()
         self._since = 0
         self._soon = False
         self._fd: int | None = _open(self.path, force)
@@ -80,7 +81,7 @@ class Recorder:
             if view.seq >= 0:
                 data += self._prelude(len(data))
             self._begin_group(len(data))
-            self._write(data + dump(keyframe(self._encoder)))
+            self._write(data + dump(keyframe(self._encoder, self._knobs)))
         except OSError as problem:
             self._give_up(problem)
             raise RecordingError(self.fault or "") from None
@@ -104,7 +105,7 @@ class Recorder:
             if self._since >= KEY_EVERY or (self._soon and self._since >= KEY_LEAST):
                 data = dump(self._summary.line())
                 self._begin_group(self.bytes + len(data))
-                data += dump(keyframe(self._encoder))
+                data += dump(keyframe(self._encoder, self._knobs))
             encoder, summary = self._encoder, self._summary
             line = encoder.record(it)
             if it.arrived or encoder.pieces:
