@@ -91,7 +91,7 @@ def write(path: Path, kind: str, times: int) -> int:
     if kind == "mooncake":
         path.write_bytes((DATA / "mooncake_arxiv_slice_74.jsonl").read_bytes() * (2 * COPIES * times))
         return 74 * 2 * COPIES * times
-    turns = [{"from": "human", "value": "why? " * 300}, {"from": "gpt", "value": "because " * 150}]
+    turns = [{"from": "human", "value": "why? " * 520}, {"from": "gpt", "value": "because " * 9}]
     rows = [json.dumps({"id": str(number), "conversations": turns}) for number in range(3600 * times)]
     path.write_text("[" + ",\n".join(rows) + "]")
     return len(rows)

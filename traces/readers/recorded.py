@@ -1,8 +1,8 @@
 """Our own recordings (`*.wbrec.jsonl`, packed or not) as a workload: the same prompts at the same times again.
 
-A request's output length is what it had when it ended; one that had not ended, or was cut short by nobody's wish, may
-generate up to its limit. Requests that waited for others in the run arrive when they did there: times of a recording
-are facts. Requests that were refused or failed are known, and not sent.
+A request's output length is what it had when it ended, however it ended; one that had not ended may generate up to
+its limit. Requests that waited for others in the run arrive when they did there. Requests that ended without any output
+or by an error are known, and not sent; refused ones left no prompt.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Recorded(Reader):
 def _requests(recording: Recording, context: Context) -> Iterator[tuple[int, Row | Drop]]:
     """(number of arrival from 1, row) in order of arrival: a row waits until the ones before it are known."""
     number = 0
-    waiting: OrderedDict[str, tuple[int, Arrived, Finished | None]] = OrderedDict()
+    waiting: OrderedDict[int, tuple[Arrived, Finished | None]] = OrderedDict()
+    live: dict[str, int] = {}
     if not recording.header.tokens:
         context.note("the recording holds no prompts: they are made up, of the same lengths, and share nothing")
     if recording.header.first_seq:
@@ -55,19 +56,19 @@ def _requests(recording: Recording, context: Context) -> Iterator[tuple[int, Row
     for it in recording.iterations():
         for arrived in it.arrived:
             number += 1
-            waiting[arrived.id] = (number, arrived, None)
+            waiting[number] = (arrived, None)
+            live[arrived.id] = number
         for refused in it.rejected:
             number += 1
             yield number, Drop("refused in the recording", f"{refused.id}: {refused.reason}")
         for ended in it.finished:
-            if ended.id in waiting:
-                line, arrived, _ = waiting[ended.id]
-                waiting[ended.id] = (line, arrived, ended)
-        while waiting and next(iter(waiting.values()))[2] is not None:
-            _, (line, arrived, end) = waiting.popitem(last=False)
-            yield line, _row(arrived, end, context)
-    for line, arrived, end in waiting.values():
-        yield line, _row(arrived, end, context)
+            if (place := live.pop(ended.id, None)) is not None:
+                waiting[place] = (waiting[place][0], ended)
+        while waiting and next(iter(waiting.values()))[1] is not None:
+            place, (arrived, end) = waiting.popitem(last=False)
+            yield place, _row(arrived, end, context)
+    for place, (arrived, end) in waiting.items():
+        yield place, _row(arrived, end, context)
 
 
 def _row(arrived: Arrived, ended: Finished | None, context: Context) -> Row:
