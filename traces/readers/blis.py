@@ -1,8 +1,8 @@
 """BLIS TraceV2 (inference-sim): a YAML header and a CSV of requests, in two files side by side or in one.
 
 Strict as its own reader: a header key nobody knows is an error, since it may change what the rows mean. `input_tokens`
-is what follows the shared prefix of `prefix_length` tokens of a `prefix_group`. 0 stands for "not recorded" in deadlines
-and think times. Rows whose status is not ok are known to have failed.
+is what follows the shared prefix of `prefix_length` tokens of a `prefix_group`. 0 stands for "not recorded" in
+deadlines. Rows whose status is not ok are known to have failed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Blis(Reader):
 
 
 def _deadline(record: Mapping[str, str], t_ns: int, unit: str, context: Context) -> float:
-    """Seconds after arrival: the row's target for its first token, else when it would have been given up; 0 for none."""
+    """Seconds after arrival: the target for the first token, else when the row would have been given up; 0 for none."""
     if target := context.seconds(record.get("slo_target_us") or 0, unit):
         return target
     return (context.time(record.get("deadline_us") or 0, unit) - t_ns) / 1e9

@@ -28,7 +28,8 @@ def decode(raw: bytes) -> Any:
         value = _decode(raw)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return _slowly(raw)
-    if raw.count(b":") != _names(value):
+    colons = raw.count(b":")
+    if not (type(value) is dict and colons == len(value)) and colons != _names(value):
         return _slowly(raw)
     return value
 

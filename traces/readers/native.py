@@ -109,18 +109,20 @@ def _ids(value: Any) -> tuple[int, ...]:
 def _prefix_ids(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not value:
         raise Bad("must be a list of at least one prefix id")
-    for index, item in enumerate(value):
-        if isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < 1 << 64:
-            raise Bad(f"item {index}: {_show(item)} is not a whole number, allowed: 0..2^64-1")
+    if set(map(type, value)) != {int} or not 0 <= min(value) <= max(value) < 1 << 64:
+        index, item = next((at, of) for at, of in enumerate(value) if type(of) is not int or not 0 <= of < 1 << 64)
+        raise Bad(f"item {index}: {_show(item)} is not a whole number, allowed: 0..2^64-1")
     return tuple(value)
 
 
 def _prefix_lens(value: Any) -> tuple[int, ...]:
-    read = _whole(1, MOST_TOKENS)
     lens = value if isinstance(value, list) else [value]
     if not lens:
         raise Bad("must be a number of tokens or a list of them")
-    return tuple(map(read, lens))
+    return tuple(map(_length, lens))
+
+
+_length = _whole(1, MOST_TOKENS)
 
 
 def _stop(value: Any) -> tuple[str, ...]:
@@ -269,11 +271,11 @@ def _values(row: dict[str, Any]) -> dict[str, Any]:
     for name, needed in (("prefix_ids", "prompt_len"), ("prefix_lens", "prefix_ids"), ("delay", "after")):
         if name in values and needed not in values:
             raise _fault(name, f"has no meaning without {needed!r}")
-    sampling = {name: values[name] for name in _SAMPLING if name in values}
-    try:
-        RequestSpec("", output_len=values.get("output_len") or None, **sampling).sampling()
-    except RequestError as error:
-        raise _fault(str(error).split()[0], str(error)) from None
+    if sampling := {name: values[name] for name in _SAMPLING if name in values}:
+        try:
+            RequestSpec("", output_len=values.get("output_len") or None, **sampling).sampling()
+        except RequestError as error:
+            raise _fault(str(error).split()[0], str(error)) from None
     return values
 
 
@@ -287,10 +289,13 @@ def _reach(values: dict[str, Any]) -> tuple[tuple[int, ...], bool]:
     ids, lens = values["prefix_ids"], values.get("prefix_lens", (BLOCK,))
     if len(lens) not in (1, len(ids)):
         raise _fault("prefix_lens", f"{len(lens)} lengths for {len(ids)} prefix ids")
-    reached = used = 0
-    while used < len(ids) and reached < values["prompt_len"]:
-        reached += lens[used] if len(lens) > 1 else lens[0]
-        used += 1
+    if len(lens) == 1:
+        used = min(len(ids), -(-values["prompt_len"] // lens[0]))
+    else:
+        reached = used = 0
+        while used < len(ids) and reached < values["prompt_len"]:
+            reached += lens[used]
+            used += 1
     values["prefix_ids"] = ids[:used]
     return lens if len(lens) == 1 else lens[:used], used < len(ids)
 

@@ -26,6 +26,8 @@ from traces.readers.sources import csv_record, decoded, records_of
 from traces.readers.table import Table
 from traces.rows import CHUNK_ROWS, NO_TIME, Chunk, Drop, Flags, Ints, ReadOptions, Report, Row
 
+PARSED_ROWS = 8192
+"""Rows that were made one by one and are given on at once: with their fields they are a hundred times as large."""
 FAILED = "failed at its source"
 SENT_WITH_ONE = "failed at its source, sent with 1 token"
 MOST_HELD = 4 << 20
@@ -147,7 +149,7 @@ class Trace:
                 lines.append(line)
                 rows.append(row)
                 held += _size(row)
-            if len(rows) >= CHUNK_ROWS or held > MOST_HELD:
+            if len(rows) >= PARSED_ROWS or held > MOST_HELD:
                 yield from _in_chunks(lines, rows)
                 lines, rows, held = [], [], 0
         yield from _in_chunks(lines, rows)
@@ -246,6 +248,10 @@ class Trace:
         odd = np.ones(len(lines), np.bool_)
         odd[: skip + 1] = False
         odd[at[good & ~failed] if self.options.failed != "keep" else at[good]] = False
+        drops: dict[int, Row] = {}
+        if self.options.failed == "drop":
+            rows = zip(at[failed].tolist(), prompt[failed].tolist(), output[failed].tolist(), strict=True)
+            drops = {place: Row(None, prompt_len, output_len) for place, prompt_len, output_len in rows}
         if self.options.failed != "keep":
             good &= ~failed
         at, prompt, output, times, failed = at[good], prompt[good], output[good], times[good], failed[good]
@@ -253,7 +259,7 @@ class Trace:
         self.report.kept += len(at)
         self.report.failed += int(failed.sum())
         more = self._texts(table, lines, at, index)
-        kept_lines, kept_rows = self._odd(lines, np.flatnonzero(odd), number)
+        kept_lines, kept_rows = self._odd(lines, np.flatnonzero(odd), number, drops)
         yield from _merged(at + number, times, prompt, output, failed, more, kept_lines, kept_rows)
 
     def _texts(self, table: Table, lines: Lines, at: Ints, index: dict[str, int]) -> list[dict[str, Any]] | None:
@@ -272,11 +278,14 @@ class Trace:
                     row[name] = value
         return more
 
-    def _odd(self, lines: Lines, at: Ints, number: int) -> tuple[list[int], list[Row]]:
-        """Lines that need a closer look, read one by one."""
+    def _odd(self, lines: Lines, at: Ints, number: int, drops: dict[int, Row]) -> tuple[list[int], list[Row]]:
+        """Lines that need a closer look, read one by one; of `drops` it is known what they are."""
         kept_lines: list[int] = []
         kept_rows: list[Row] = []
         for place in at.tolist():
+            if (row := drops.get(place)) is not None:
+                self._settle(number + place, row, None)
+                continue
             raw = lines.line(place).rstrip(b"\r")
             if not raw or raw.isspace():
                 continue
