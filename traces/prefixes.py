@@ -110,7 +110,7 @@ def _pieces(spec: RequestSpec, length: int, block: int) -> Iterator[tuple[object
     """(what it is, tokens) of the part of a prompt that can be shared."""
     if spec.prompt_len is not None:
         lens = spec.prefix_lens
-        for place, key in enumerate(spec.prefix_ids):
+        for place, key in enumerate(spec.prefix_ids if lens else ()):
             size = min(lens[place] if len(lens) > 1 else lens[0], length)
             if size < 1:
                 return
@@ -123,8 +123,8 @@ def _pieces(spec: RequestSpec, length: int, block: int) -> Iterator[tuple[object
     else:
         text = _text(spec)
         for start in range(0, length, block):
-            part = text[start * CHARS_PER_TOKEN : (start + block) * CHARS_PER_TOKEN]
-            yield hashlib.blake2b(part.encode(errors="replace"), digest_size=12).digest(), min(block, length - start)
+            piece = text[start * CHARS_PER_TOKEN : (start + block) * CHARS_PER_TOKEN]
+            yield hashlib.blake2b(piece.encode(errors="replace"), digest_size=12).digest(), min(block, length - start)
 
 
 def _text(spec: RequestSpec) -> str:

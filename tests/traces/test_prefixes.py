@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,3 +78,24 @@ def test_as_if_every_token_were_written_out(prompts: list[tuple[int, list[tuple[
         found += block * len(hit)
         seen.update(tuple(tokens[:end]) for end in ends)
     assert reuse(specs, block).found == found
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "share"),
+    [("agent_miniswe_blk64.jsonl.gz", 64, 0.93), ("mooncake_arxiv_slice_74.jsonl", 512, None)],
+)
+def test_samples_of_real_traces(name: str, block: int, share: float | None) -> None:
+    """Their ids are chain ids, so a whole block is found exactly when its id was there before."""
+    raw = (Path(__file__).parent / "data" / name).read_bytes()
+    rows = [json.loads(line) for line in (gzip.decompress(raw) if name.endswith("gz") else raw).splitlines()]
+    specs = [lengths(str(i), row["input_length"], tuple(row["hash_ids"]), (block,)) for i, row in enumerate(rows)]
+    seen: set[int] = set()
+    found = 0
+    for row in rows:
+        whole = row["hash_ids"][: row["input_length"] // block]
+        found += sum(id in seen for id in whole)
+        seen.update(whole)
+    total = reuse(specs, block)
+    assert total.found_blocks == found > 0
+    if share is not None:
+        assert total.block_share == pytest.approx(share, abs=0.01)

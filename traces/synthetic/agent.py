@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from traces.synthetic.arrivals import TICKS
-from traces.synthetic.draw import Draw
+from traces.synthetic.draw import Supply
 from traces.synthetic.grids import quantiles
 from traces.synthetic.plan import Draft, Plan
 
@@ -27,20 +27,6 @@ _SHORT_DELAYS = 0.9
 _TOOLS = 0.05
 _TOOL = (60, 120)
 _FORKS = 0.1
-_POOL = 40
-"""Numbers drawn in strata at once: nobody knows how many calls there will be."""
-
-
-class _Strata:
-    """An endless supply of evenly spread numbers."""
-
-    def __init__(self, draw: Draw) -> None:
-        self._draw, self._left = draw, []
-
-    def __call__(self) -> float:
-        if not self._left:
-            self._left = self._draw.strata(_POOL)
-        return self._left.pop()
 
 
 def agent(plan: Plan) -> list[Draft]:
@@ -51,7 +37,7 @@ def agent(plan: Plan) -> list[Draft]:
     clients: list[tuple[int, int, Draft | None]] = [(client * TICKS // 2, client, None) for client in range(AT_ONCE)]
     while clients:
         now, client, last = heapq.heappop(clients)
-        if len(drafts) >= plan.n or plan.until is not None and now >= plan.until:
+        if len(drafts) >= plan.n or (plan.until is not None and now >= plan.until):
             continue
         session = agents.session(now, client, last, next(calls))
         drafts += session
@@ -77,24 +63,24 @@ def _whole_sessions(plan: Plan) -> list[int]:
 
 
 def _endless_sessions(plan: Plan) -> Iterator[int]:
-    supply = _Strata(plan.draw("calls"))
+    supply = Supply(plan.draw("calls"))
     while True:
         yield round(quantiles(_TRACE, "turns_per_session").at(supply()))
 
 
 class _Agents:
     def __init__(self, plan: Plan) -> None:
-        def supply(stream: str) -> _Strata:
-            return _Strata(plan.draw(stream))
+        def supply(stream: str) -> Supply:
+            return Supply(plan.draw(stream))
 
-        self._first, self._growth = supply("first"), supply("growth")
+        self._first, self._helper_first, self._growth = map(supply, ("first", "helpers", "growth"))
         self._outputs, self._delays, self._tools, self._forks = map(supply, ("outputs", "delays", "tools", "forks"))
         self._sessions, self._ids = count(1), count(1)
 
     def session(self, now: int, client: int, previous: Draft | None, left: int) -> list[Draft]:
         """`left` calls of one session; the last one is of its main line."""
         name = f"agent-s{next(self._sessions)}"
-        size = self._prompt()
+        size = _prompt(self._first)
         pieces = [(next(self._ids), size)]
         calls: list[Draft] = []
         turn = 0
@@ -111,15 +97,16 @@ class _Agents:
                 left -= 2
                 previous = max(helpers, key=lambda helper: helper.output)
                 now = previous.time
-            size += quantiles(_TRACE, "input_growth_per_turn").at(self._growth())
-            pieces.append((next(self._ids), size))
+            if left:
+                size += quantiles(_TRACE, "input_growth_per_turn").at(self._growth())
+                pieces.append((next(self._ids), size))
         return calls
 
     def _helper(self, main: Draft) -> Draft:
         delay = self._delay()
         return Draft(
             main.time + delay,
-            self._prompt(),
+            _prompt(self._helper_first),
             self._output(),
             main.client,
             session=main.session,
@@ -127,10 +114,6 @@ class _Agents:
             previous=main,
             delay=delay,
         )
-
-    def _prompt(self) -> float:
-        low, high = _FIRST
-        return low + (high - low) * self._first()
 
     def _output(self) -> float:
         return quantiles(_TRACE, "output").at(self._outputs())
@@ -143,3 +126,8 @@ class _Agents:
         else:
             seconds = min(quantiles(_TRACE, "delay_s").at(self._delays() * _SHORT_DELAYS), 2.0)
         return round(seconds * TICKS)
+
+
+def _prompt(supply: Supply) -> float:
+    low, high = _FIRST
+    return low + (high - low) * supply()

@@ -24,14 +24,15 @@ _MOST_IDLE = 0.75
 
 def gamma_gaps(n: int, cv: float, draw: Draw) -> list[float]:
     """n gaps of mean about 1 and this coefficient of variation, in random order."""
-    if cv == 1.0:
-        gaps = [-math.log1p(-part) for part in draw.ascending(n)]
-    else:
-        shape = 1 / cv**2
-        gaps, last = [], 0.0
-        for part in draw.ascending(n):
-            last = _inverse_gamma(shape, part, last)
-            gaps.append(last / shape)
+    parts = draw.ascending(n)
+    if parts:
+        # The longest gap of bursty streams is a tenth of their variance: it is not left to chance. The tail is
+        # exponential, where the mean of the last n-th part lies at 1 - 1/(e n).
+        parts[-1] = 1 - 1 / (math.e * n)
+    shape, gaps, last = 1 / cv**2, [], 0.0
+    for part in parts:
+        last = -math.log1p(-part) if cv == 1.0 else _inverse_gamma(shape, part, last)
+        gaps.append(last / shape)
     draw.shuffle(gaps)
     return gaps
 

@@ -123,7 +123,8 @@ def _mooncake(draw: Draw) -> bytes:
         17: lambda number: add(number, 5000, 40, short=9),
     }
     for number, (prompt, output) in enumerate(_good("mooncake_conversation", draw)):
-        add(number, prompt, output, **({"session_id": f"s{_SEPARATOR}1"} if number == 5 else {}))
+        more: dict[str, Any] = {"user": f"u{_SEPARATOR}1"} if number == 5 else {}
+        add(number, prompt, output, 0, **more)
         if number in odd:
             odd[number](number)
     rows[-2], rows[-1] = rows[-1], rows[-2]

@@ -56,6 +56,21 @@ class Draw:
         return [items[min(bisect_right(edges, part * edges[-1]), last)] for part in self.strata(n)]
 
 
+class Supply:
+    """Evenly spread numbers without end, where nobody knows how many are needed: strata of 20, one after another."""
+
+    POOL = 20
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._left: list[float] = []
+
+    def __call__(self) -> float:
+        if not self._left:
+            self._left = self._draw.strata(self.POOL)
+        return self._left.pop()
+
+
 def zipf(n: int, power: float = 1.0) -> list[float]:
     """Weights of ranks 1..n."""
     return [rank**-power for rank in range(1, n + 1)]

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from functools import cache
 from importlib import resources
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Grid(NamedTuple):
@@ -66,6 +66,7 @@ def lengths(trace: str) -> Lengths:
 
 
 @cache
-def _tables() -> dict:
+def _tables() -> dict[str, Any]:
     text = resources.files("traces").joinpath("data", "quantiles.json").read_text(encoding="utf-8")
-    return json.loads(text)
+    tables: dict[str, Any] = json.loads(text)
+    return tables

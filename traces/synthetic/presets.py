@@ -23,6 +23,8 @@ from traces.workload import Workload
 from traces.writers.native import write_native
 
 MOST_ROWS = 10_000_000
+_NOT_ASKED = {"len_scale": 1.0, "slo_scale": 1.0}
+"""Options that are always there; the others are None where nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def write_preset(name: str, path: Path, **options: Any) -> tuple[Path, ...]:
     """
     path = Path(path)
     if _preset(name).make is None:
-        other = sorted(option for option, value in options.items() if option != "seed" and value is not None)
+        other = sorted(name for name, value in options.items() if name != "seed" and value != _NOT_ASKED.get(name))
         if other:
             raise WorkbenchError(f"preset {name!r} is always the same rows; leave out {', '.join(other)}")
         return write_dirty(path, options.get("seed") or 0)

@@ -7,11 +7,12 @@ passage that follows the same beginning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 
 from traces.synthetic.arrivals import steady
-from traces.synthetic.draw import Draw
+from traces.synthetic.draw import Draw, Supply
 from traces.synthetic.grids import RAG_HISTORY, RAG_PASSAGE, lengths
 from traces.synthetic.plan import Draft, Plan
 
@@ -24,7 +25,7 @@ _USES = 7
 """Times a passage is used, on average: as many passages as fit to that, and the rarest is used once."""
 _TRIES = 100
 _POWER, _BEND = 1.1633, 0.012355
-"""Passages by rank r of m are used like (r/m + bend)^-power: so the first 1 % have 18 % of uses, the first 10 % 59 %."""
+"""Passages by rank r of m are used like (r/m + bend)^-power: the first 1 % have 18 % of uses, the first 10 % 59 %."""
 
 
 def rag(plan: Plan) -> list[Draft]:
@@ -34,7 +35,8 @@ def rag(plan: Plan) -> list[Draft]:
     names = plan.draw("clients").shared(clients, [5.0] + [1.0] * 5, n)
     bare = plan.draw("kinds").shared((True, False), (_WITHOUT, 1 - _WITHOUT), n)
     found = iter(_lookups(bare.count(False), plan.draw("passages")))
-    sizes = [RAG_PASSAGE.at(share) for share in plan.draw("passage lengths").strata(_catalogue(bare.count(False)))]
+    size = Supply(plan.draw("passage lengths"))  # by rank: those that are used most are as long as the others
+    sizes = [RAG_PASSAGE.at(size()) for _ in range(_catalogue(bare.count(False)))]
     histories = [RAG_HISTORY.at(share) for share in plan.draw("histories").strata(n)]
     outputs = [lengths("ragpulse").output.at(share) for share in plan.draw("outputs").strata(n)]
     drafts = []
@@ -77,4 +79,4 @@ def _rank(share: float) -> float:
     """0..1: where among the passages, by rank, this share of uses is reached."""
     power = 1 - _POWER
     low, high = _BEND**power, (1 + _BEND) ** power
-    return (low + share * (high - low)) ** (1 / power) - _BEND
+    return math.pow(low + share * (high - low), 1 / power) - _BEND

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -76,10 +76,11 @@ def fair(plan: Plan) -> list[Draft]:
     """
     sample = _sample()
     whole, rest = divmod(plan.n, len(sample))
-    rounds = [sample] * whole + [_thinned(rest)] * (rest > 0)
+    rounds = [sample] * whole + ([_thinned(rest)] if rest else [])
     mean = sample[-1].time / (len(sample) - 1)
     stretch = TICKS / plan.rate / mean
-    times, rows = [], []
+    times: list[int] = []
+    rows: list[_Row] = []
     for number, part in enumerate(rounds):
         times += [round((number * len(sample) * mean + row.time) * stretch) for row in part]
         rows += part
@@ -102,7 +103,7 @@ def _thinned(n: int) -> list[_Row]:
     return [row._replace(time=(row.time - first) * n // len(sample)) for row in kept]
 
 
-def _own(name: str, rows: Sequence[_Row], plan: Plan) -> dict:
+def _own(name: str, rows: Sequence[_Row], plan: Plan) -> dict[str, Iterator[int]]:
     """For each client as many of its own lengths as it has rows: all of them once a round, in random order."""
     lens: dict[str, list[int]] = {}
     for row in _sample():

@@ -17,6 +17,8 @@ _OURS = ("where",)
 """Fields that are not in a file."""
 _FIELDS = tuple((field.name, field.default) for field in fields(RequestSpec) if field.name not in _OURS)
 
+_SAID_BY_OUTPUT_LEN = ("max_tokens", "ignore_eos")
+
 
 def write_native(specs: Iterable[RequestSpec], file: TextIO) -> int:
     """Writes a line for each request. Returns how many."""
@@ -37,4 +39,9 @@ def native_row(spec: RequestSpec) -> dict[str, Any]:
             row[name] = value
     if spec.messages is not None:
         row["messages"] = [{"role": role, "content": content} for role, content in spec.messages]
+    if spec.after is None:
+        row.pop("delay", None)  # left of a request that followed one which is not there
+    if spec.output_len is not None:
+        for name in _SAID_BY_OUTPUT_LEN:
+            row.pop(name, None)
     return row
