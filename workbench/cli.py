@@ -19,6 +19,7 @@ from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
 from workbench.commands.model import app as model_app
 from workbench.commands.slo_options import SloName, SloScale, SloTpot, SloTtft, slo_from, slo_given
+from workbench.commands.trace import app as trace_app
 from workbench.knob_options import with_knobs
 from workbench.say import StatusLine, error, say
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(model_app, name="model")
+app.add_typer(trace_app, name="trace")
 
 
 class Dtype(StrEnum):
