@@ -133,7 +133,7 @@ class EngineMachine(RuleBasedStateMachine):
         length=st.integers(1, 20), output=st.integers(1, 6),
     )  # fmt: skip
     def submit_a_turn(self, leader: str, ahead: int, delay: float, late: bool, length: int, output: int) -> Any:
-        """After one that was, is or will be here: `ahead` above 0 names one that is submitted later, itself included."""
+        """After one that was, is or will be here: `ahead` above 0 names itself or one that is submitted later."""
         self.serial += 1
         id = f"r{self.serial}"
         after = f"r{self.serial + ahead - 1}" if ahead else leader
