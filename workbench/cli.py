@@ -18,6 +18,7 @@ from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
 from workbench.commands import options
 from workbench.commands.model import app as model_app
+from workbench.commands.reading import with_reading
 from workbench.commands.replay import replay
 from workbench.knob_options import with_knobs
 from workbench.say import error
@@ -120,7 +121,7 @@ def run(
     )
 
 
-app.command()(with_knobs(replay))
+app.command()(with_knobs(with_reading(replay)))
 
 
 @app.command()

@@ -73,7 +73,6 @@ def replay(
         ),
     ] = None,
     repeat: Annotated[int, typer.Option(help="Play it this many times in a row.", metavar="N")] = 1,
-    strict: Annotated[bool, typer.Option("--strict", help="Run nothing if any row cannot be used.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be sent, and end.")] = False,
     headless: options.Headless = False,
     json: options.Json = False,
@@ -88,10 +87,10 @@ def replay(
     pace: options.Pace = None,
     fps: options.Fps = None,
     glyphs: options.Glyphs = None,
+    reading: Any = None,
     knobs: Any = None,
 ) -> None:
     """Replay a trace file through the engine; what became of every row is told first."""
-    from traces.rows import ReadOptions
     from traces.scaling import MOST_CLIENTS, Scaling, duration, zipf
     from workbench.replaying import Replay, prepare
     from workbench.session import MOST_REPEATS, RunOptions, check_options
@@ -127,7 +126,7 @@ def replay(
     )
     asked = Replay(
         file,
-        ReadOptions(strict=strict),
+        reading,
         scaling,
         max_prompt=max_prompt,
         over_limit=over_limit.value,
@@ -142,7 +141,7 @@ def replay(
         seed=seed,
         workload=file,
         repeat=repeat,
-        skip_bad=not strict,
+        skip_bad=not reading.strict,
         costs=options.virtual_costs(clock, step_ms, token_us),
         replay=asked,
     )
