@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.errors import WorkbenchError
 from engine.request import Request
@@ -17,6 +18,10 @@ from engine.sampling_params import SamplingParams
 from traces.errors import WorkloadError
 from traces.fitting import Fitting
 from traces.prompts import PromptMaker, TextCodec
+
+if TYPE_CHECKING:
+    from traces.readers.origin import Origin
+    from traces.rows import Report
 
 __all__ = ["RequestSpec", "TextCodec", "Workload", "bridged", "late_requests", "to_requests"]
 
@@ -94,6 +99,10 @@ class Workload:
     """What a person should know before reading the results."""
     period: float | None = None
     """Seconds after which `repeated` starts the next round; None: one second after the last arrival."""
+    origin: Origin | None = None
+    """Of a file: its format, and how its times were understood."""
+    report: Report | None = None
+    """Of a file: what became of every row."""
 
     def repeated(self, rounds: int) -> Workload:
         """This workload `rounds` times in a row. Ids and sessions of later rounds get a suffix: `q1`, `q1~2`."""
