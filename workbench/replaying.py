@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import WorkbenchError
+from traces.errors import WorkloadError
 from traces.loops import closed_loop, loop_told, open_loop
 from traces.rows import ReadOptions
 from traces.scaling import Scaling
@@ -31,8 +32,12 @@ class Replay:
 
 def prepare(replay: Replay) -> tuple[Workload, list[str]]:
     """The workload, and its account: a line each. Raises WorkbenchError."""
-    trace = read_trace(replay.path, replay.reading)
-    workload, account = trace.workload, list(trace.account)
+    scaling = replay.scaling
+    whole = scaling.start is not None or scaling.end is not None
+    try:
+        workload, account = read_trace(replay.path, replay.reading, limit=None if whole else scaling.limit)
+    except WorkloadError as error:
+        raise WorkloadError(str(replay.path), error.problems, "\n  (without --strict bad rows are left out)") from None
     if not workload.specs:
         raise WorkbenchError(f"{replay.path}: there is no request to send" + "".join(f"\n  {line}" for line in account))
     told: list[str] = []
@@ -40,7 +45,7 @@ def prepare(replay: Replay) -> tuple[Workload, list[str]]:
         workload, told = open_loop(workload)
     elif replay.loop == "closed":
         workload, told = closed_loop(workload)
-    workload, changes = replay.scaling.apply(workload)
+    workload, changes = scaling.apply(workload)
     failed = sum(spec.failed for spec in workload.specs)
     if failed == len(workload.specs):
         raise WorkbenchError(

@@ -9,12 +9,12 @@ import pytest
 
 from engine.errors import WorkbenchError
 from engine.sampling_params import SamplingParams
+from tests.traces.test_workload import Codec
 from traces.fitting import Fitting
 from traces.loops import closed_loop, loop_told, open_loop
 from traces.prompts import PromptMaker
 from traces.scaling import Scaling, duration, zipf
 from traces.workload import RequestSpec, Workload, late_requests
-from tests.traces.test_workload import Codec
 
 
 def rows(*arrivals: float, **fields: Any) -> Workload:
@@ -99,7 +99,8 @@ def test_when_nothing_is_left_the_option_is_named() -> None:
 def test_equal_stamps_are_spread_inside_their_tick() -> None:
     """Mooncake's clock ticks every 3 s, now and then a millisecond early."""
     workload, told = Scaling(spread=3.0).apply(rows(0.0, 0.0, 0.0, 2.999, 5.999, 5.999))
-    assert [spec.arrival for spec in workload.specs] == pytest.approx([0.0, 2.999 / 3, 2 * 2.999 / 3, 2.999, 5.999, 7.499])
+    third = 2.999 / 3
+    assert [spec.arrival for spec in workload.specs] == pytest.approx([0.0, third, 2 * third, 2.999, 5.999, 7.499])
     assert told == ["--spread: 3 rows of 3 stamps moved within 3 s"]
 
 
@@ -129,7 +130,7 @@ def test_lengths_are_scaled_and_never_below_one() -> None:
 
 
 def test_scaled_prefixes_are_as_long_wherever_they_appear() -> None:
-    """512-token blocks at 1/32: 16 tokens. Row one of the Mooncake sample: 6,758 tokens in 14 blocks, 102 in the last."""
+    """512-token blocks at 1/32: 16 tokens. Row one of the Mooncake sample has 6,758 tokens: 13 blocks and 102 more."""
     first = RequestSpec("a", prompt_len=6758, prefix_ids=tuple(range(14)), prefix_lens=(512,), output_len=500)
     full = RequestSpec("b", prompt_len=1024, prefix_ids=(0, 1), prefix_lens=(512,))
     tail = RequestSpec("c", prompt_len=1024 + 320, prefix_ids=(0, 1), prefix_lens=(512,))
@@ -221,7 +222,8 @@ def test_over_the_limit() -> None:
     # The prompt is cut until the output fits, but not below a half; then the output.
     assert fit("clamp", *lengths)[0] == [(90, 10), (89, 11), (90, 10), (20, 80), (50, 50)]
     _, fitting = fit("drop", *lengths)
-    assert fitting.told() == ["over max_model_len 100: 4 requests (the largest has 700 tokens, the first is f:1), dropped"]
+    (told,) = fitting.told()
+    assert told == "over max_model_len 100: 4 requests (the largest has 700 tokens, the first is f:1), dropped"
 
 
 def test_clamped_prompts_keep_their_beginning() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traces.readers.azure import Azure
 from traces.readers.base import Reader
+from traces.readers.json_readers import JSON_READERS
 from traces.readers.native import Native
 
 READERS: list[Reader] = [
@@ -11,4 +12,5 @@ READERS: list[Reader] = [
     Azure(),
     # JSON
     Native(),
+    *JSON_READERS,
 ]
