@@ -127,6 +127,11 @@ def load(options: RunOptions, workload: Workload | None, progress: Progress, clo
         built.engine.executor = TimedExecutor(built.engine.executor, clock, Costs(*options.costs))
     requests: list[Request] = []
     notes: list[str] = []
+    if options.costs is not None and workload is not None:
+        step, token = options.costs
+        notes.append(
+            f"virtual clock: {step / 1e6:g} ms an iteration and {token / 1e3:g} µs a token, whatever they take"
+        )
     maker = None
     if workload is not None:
         progress("reading the workload", 0, 0)

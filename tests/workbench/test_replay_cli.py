@@ -219,7 +219,7 @@ def test_the_estimate_is_the_later_of_schedule_and_work() -> None:
             2, 40.0, 41.0, rejected=(Rejected("r2", "default", "no"),), finished=(finished("r3"), finished("typed in"))
         )
     )
-    assert progress.ended == 4 and progress.eta(41.0) == 0.0
+    assert progress.ended == 4 and progress.eta(41.0) == 0.0 and progress.line(41.0) == "4/4 done"
 
 
 def test_on_a_virtual_clock_the_estimate_is_of_the_walls() -> None:

@@ -73,7 +73,8 @@ class Progress:
 
     def line(self, now: float) -> str:
         """For the screen's header."""
-        return f"{self.ended}/{self.total} ETA {clock_text(self.eta(now))}"
+        rest = f"ETA {clock_text(self.eta(now))}" if self.ended < self.total else "done"
+        return f"{self.ended}/{self.total} {rest}"
 
 
 def clock_text(seconds: float | None) -> str:
