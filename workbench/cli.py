@@ -16,8 +16,8 @@ import typer
 
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
-from workbench.commands import options
 from workbench.commands.model import app as model_app
+from workbench.commands.options import Running, Showing, with_running, with_showing
 from workbench.commands.reading import with_reading
 from workbench.commands.replay import replay
 from workbench.knob_options import with_knobs
@@ -56,10 +56,11 @@ def root(
 
 @app.command()
 @with_knobs
+@with_showing
+@with_running
 def run(
-    model: options.Model = options.DEFAULT_MODEL,
     workload: Annotated[
-        Path | None, typer.Option(help="Requests from a file of JSON lines instead of the built-in ones.")
+        Path | None, typer.Option(help="Requests from a file of any known format instead of the built-in ones.")
     ] = None,
     no_workload: Annotated[bool, typer.Option("--no-workload", help="Start empty.")] = False,
     repeat: Annotated[
@@ -71,57 +72,37 @@ def run(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows of the workload out and say how many.")
     ] = False,
-    headless: options.Headless = False,
-    json: options.Json = False,
-    out: options.Out = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = options.DeviceName.auto,
-    threads: options.Threads = None,
-    seed: options.Seed = 0,
-    clock: options.Clock = options.ClockName.real,
-    step_ms: options.StepMs = None,
-    token_us: options.TokenUs = None,
-    pace: options.Pace = None,
-    fps: options.Fps = None,
-    glyphs: options.Glyphs = None,
-    knobs: Any = None,
+    *,
+    running: Running,
+    showing: Showing,
+    knobs: dict[str, Any],
 ) -> None:
     """Serve requests and show every iteration."""
     from workbench.session import RunOptions, check
 
-    options.check_showing(headless=headless, json=json, out=out, pace=pace, fps=fps, glyphs=glyphs)
-    if headless and no_workload:
+    if showing.headless and no_workload:
         raise WorkbenchError("--headless with --no-workload has nothing to run; leave one of them out")
-    asked = RunOptions(
-        model=model,
+    if repeat is None:
+        repeat = 10 if workload is None and not showing.headless else 1
+    options = RunOptions(
+        model=running.model,
         knobs=knobs,
-        dtype=dtype.value,
-        device=device.value,
-        threads=threads,
-        seed=seed,
-        costs=options.virtual_costs(clock, step_ms, token_us),
+        dtype=running.dtype,
+        device=running.device,
+        threads=running.threads,
+        seed=running.seed,
+        costs=running.costs,
         workload=workload,
         no_workload=no_workload,
-        repeat=(10 if workload is None and not headless else 1) if repeat is None else repeat,
+        repeat=repeat,
         skip_bad=skip_bad,
     )
     from workbench.serving import serve
 
-    raise typer.Exit(
-        serve(
-            asked,
-            lambda: check(asked),
-            headless=headless,
-            as_json=json,
-            out=out,
-            pace=pace,
-            fps=fps,
-            glyphs=glyphs.value if glyphs else None,
-        )
-    )
+    raise typer.Exit(serve(options, lambda: check(options), showing))
 
 
-app.command()(with_knobs(with_reading(replay)))
+app.command()(with_knobs(with_showing(with_running(with_reading(replay)))))
 
 
 @app.command()

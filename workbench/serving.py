@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import WorkbenchError
@@ -12,37 +11,29 @@ from workbench.session import RunOptions
 
 if TYPE_CHECKING:
     from traces.workload import Workload
+    from workbench.commands.options import Showing
 
 
-def serve(
-    options: RunOptions,
-    read: Callable[[], Workload | None],
-    *,
-    headless: bool,
-    as_json: bool,
-    out: Path | None,
-    pace: float | None,
-    fps: int | None,
-    glyphs: str | None,
-) -> int:
+def serve(options: RunOptions, read: Callable[[], Workload | None], showing: Showing) -> int:
     """read: the workload, or WorkbenchError; called before anything slow is done."""
-    if headless:
-        return _headless(options, read, as_json=as_json, out=out)
+    if showing.headless:
+        return _headless(options, read, showing)
     from workbench.terminal import check_terminal
 
     workload = read()
     check_terminal()
     from workbench.screen import run_screen
 
-    return run_screen(options, workload, pace=pace, fps=fps, glyphs=glyphs)
+    return run_screen(options, workload, pace=showing.pace, fps=showing.fps, glyphs=showing.glyphs)
 
 
-def _headless(options: RunOptions, read: Callable[[], Workload | None], *, as_json: bool, out: Path | None) -> int:
+def _headless(options: RunOptions, read: Callable[[], Workload | None], showing: Showing) -> int:
     from workbench.headless import out_file, run_headless
     from workbench.session import load
     from workbench.terminal import quiet_libraries
 
     quiet_libraries()
+    out = showing.out
     if out is not None and options.workload is not None and out.exists() and out.samefile(options.workload):
         raise WorkbenchError(f"--out: {out} is the workload itself; give another file")
     workload = read()
@@ -54,4 +45,12 @@ def _headless(options: RunOptions, read: Callable[[], Workload | None], *, as_js
             line.clear()
         for note in loaded.notes:
             say(f"note: {note}")
-        return run_headless(loaded.engine, loaded.info, loaded.requests, as_json=as_json, out=file)
+        return run_headless(
+            loaded.engine,
+            loaded.info,
+            loaded.requests,
+            as_json=showing.as_json,
+            out=file,
+            slo=showing.slo,
+            definitions=showing.definitions,
+        )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.errors import WorkbenchError
-from workbench.commands import options
+from workbench.commands.options import Running, Showing, check_range
 from workbench.say import say
 
 MOST_TOKENS = 1 << 24
@@ -24,7 +24,6 @@ class OverLimit(StrEnum):
 
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of any known format, plain, gzip or zstd.")],
-    model: options.Model = options.DEFAULT_MODEL,
     speed: Annotated[float, typer.Option(help="Play arrivals this many times as fast.", metavar="X")] = 1.0,
     start: Annotated[
         str | None, typer.Option("--from", help="Leave out what comes before this time of the trace.", metavar="TIME")
@@ -74,28 +73,17 @@ def replay(
     ] = None,
     repeat: Annotated[int, typer.Option(help="Play it this many times in a row.", metavar="N")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be sent, and end.")] = False,
-    headless: options.Headless = False,
-    json: options.Json = False,
-    out: options.Out = None,
-    dtype: options.Dtype = options.DtypeName.auto,
-    device: options.Device = options.DeviceName.auto,
-    threads: options.Threads = None,
-    seed: options.Seed = 0,
-    clock: options.Clock = options.ClockName.real,
-    step_ms: options.StepMs = None,
-    token_us: options.TokenUs = None,
-    pace: options.Pace = None,
-    fps: options.Fps = None,
-    glyphs: options.Glyphs = None,
-    reading: Any = None,
-    knobs: Any = None,
+    *,
+    reading: Any,
+    running: Running,
+    showing: Showing,
+    knobs: dict[str, Any],
 ) -> None:
     """Replay a trace file through the engine; what became of every row is told first."""
     from traces.scaling import MOST_CLIENTS, Scaling, duration, zipf
     from workbench.replaying import Replay, prepare
     from workbench.session import MOST_REPEATS, RunOptions, check_options
 
-    options.check_showing(headless=headless, json=json, out=out, pace=pace, fps=fps, glyphs=glyphs)
     for name, value, low, high in (
         ("--speed", speed, 1e-6, 1e9),
         ("--limit", limit, 1, 1 << 40),
@@ -105,7 +93,7 @@ def replay(
         ("--synth-prefix", synth_prefix, 1, 1 << 20),
         ("--repeat", repeat, 1, MOST_REPEATS),
     ):
-        options.check_range(name, value, low, high)
+        check_range(name, value, low, high)
     if client_skew is not None and clients is None:
         raise WorkbenchError("--client-skew needs --clients")
     begin = None if start is None else duration("--from", start)
@@ -122,7 +110,7 @@ def replay(
         client_skew=zipf(client_skew) if client_skew is not None else 0.0,
         spread=None if spread is None else duration("--spread", spread),
         synth_prefix=synth_prefix,
-        seed=seed,
+        seed=running.seed,
     )
     asked = Replay(
         file,
@@ -133,16 +121,16 @@ def replay(
         loop={None: "file", True: "closed", False: "open"}[loop],
     )
     run = RunOptions(
-        model=model,
+        model=running.model,
         knobs=knobs,
-        dtype=dtype.value,
-        device=device.value,
-        threads=threads,
-        seed=seed,
+        dtype=running.dtype,
+        device=running.device,
+        threads=running.threads,
+        seed=running.seed,
+        costs=running.costs,
         workload=file,
         repeat=repeat,
         skip_bad=not reading.strict,
-        costs=options.virtual_costs(clock, step_ms, token_us),
         replay=asked,
     )
     check_options(run)
@@ -158,15 +146,4 @@ def replay(
         return
     from workbench.serving import serve
 
-    raise typer.Exit(
-        serve(
-            run,
-            read,
-            headless=headless,
-            as_json=json,
-            out=out,
-            pace=pace,
-            fps=fps,
-            glyphs=glyphs.value if glyphs else None,
-        )
-    )
+    raise typer.Exit(serve(run, read, showing))
