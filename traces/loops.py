@@ -79,7 +79,8 @@ def loop_told(workload: Workload) -> list[str]:
     """What kind of load it is."""
     waiting = [spec for spec in workload.specs if spec.after is not None]
     if not waiting:
-        return ["open loop: every request comes at its own time"]
+        at_once = len(workload.specs) > 1 and len({spec.arrival for spec in workload.specs}) == 1
+        return [f"open loop: {'all requests come at once' if at_once else 'every request comes at its own time'}"]
     own = len(workload.specs) - len(waiting)
     leaders = {spec.id for spec in workload.specs if spec.after is None}
     after = {spec.id: spec.after for spec in waiting}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,11 @@ from workbench.reading import read_trace
 
 if TYPE_CHECKING:
     from traces.workload import Workload
+
+
+RECORDING = "workbench.recording"
+HEAD = 1 << 20
+"""Bytes in which a recording's first line ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,18 @@ def prepare(replay: Replay) -> tuple[Workload, list[str]]:
             "--failed min1 sends them"
         )
     return workload, [*account, *told, *changes, *loop_told(workload), *_sent(workload, failed)]
+
+
+def is_recording(path: Path) -> bool:
+    """Whether the file is a recording of a run, by its first line; packed ones too. What cannot be read is none."""
+    from traces.readers.files import read_head
+
+    try:
+        head, _ = read_head(path, HEAD)
+        first = json.loads(head.partition(b"\n")[0])
+    except (WorkbenchError, ValueError):
+        return False
+    return isinstance(first, dict) and first.get("k") == "hdr" and first.get("fmt") == RECORDING
 
 
 def _sent(workload: Workload, failed: int) -> list[str]:

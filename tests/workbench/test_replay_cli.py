@@ -19,6 +19,7 @@ from engine.request import Request
 from tests.traces.records import finished, record, scheduled
 from tests.workbench.test_cli import env, refusal, workbench  # noqa: F401 (env is a fixture)
 from workbench.model.progress import Progress, clock_text
+from workbench.replaying import is_recording
 
 MOONCAKE = Path(__file__).parents[1] / "traces" / "data" / "mooncake_arxiv_slice_74.jsonl"
 TINY = ("--model", "tiny", "--threads", "1")
@@ -234,3 +235,14 @@ def test_on_a_virtual_clock_the_estimate_is_of_the_walls() -> None:
 
 def test_times_for_people() -> None:
     assert [clock_text(t) for t in (None, 0.2, 65.0, 3723.0, 59.6)] == ["-", "0:00", "1:05", "1:02:03", "1:00"]
+
+
+def test_a_recording_is_known_by_its_first_line(tmp_path: Path) -> None:
+    header = b'{"k":"hdr","fmt":"workbench.recording","v":1}\n{"k":"it","i":1}\n'
+    for name, content, recording in (
+        ("a.txt", header, True), ("b.gz", gzip.compress(header), True), ("c.wbrec.jsonl", b'{"prompt_len": 3}\n', False),
+        ("d", b"[1]\n", False), ("e", b"", False), ("f", b'{"k":"hdr"', False),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+        assert is_recording(tmp_path / name) is recording
+    assert not is_recording(tmp_path) and not is_recording(tmp_path / "none")

@@ -13,7 +13,6 @@ from workbench.commands.options import Running, Showing, check_range
 from workbench.say import say
 
 MOST_TOKENS = 1 << 24
-LONGEST_S = 1e9
 
 
 class OverLimit(StrEnum):
@@ -81,9 +80,11 @@ def replay(
 ) -> None:
     """Replay a trace file through the engine; what became of every row is told first."""
     from traces.scaling import MOST_CLIENTS, Scaling, duration, zipf
-    from workbench.replaying import Replay, prepare
+    from workbench.replaying import Replay, is_recording, prepare
     from workbench.session import MOST_REPEATS, RunOptions, check_options
 
+    if is_recording(file):
+        raise WorkbenchError(f"{file} is a recording of a run, not a trace of requests")
     for name, value, low, high in (
         ("--speed", speed, 1e-6, 1e9),
         ("--limit", limit, 1, 1 << 40),
