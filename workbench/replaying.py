@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 RECORDING = "workbench.recording"
-HEAD = 1 << 20
+HEAD = 1 << 16
 """Bytes in which a recording's first line ends."""
 
 

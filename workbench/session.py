@@ -137,11 +137,13 @@ def load(options: RunOptions, workload: Workload | None, progress: Progress, clo
         progress("reading the workload", 0, 0)
         skipped: list[str] | None = [] if options.skip_bad else None
         maker = PromptMaker(built.tokenizer, built.info.vocab_size, options.seed)
-        replay, model_len = options.replay, built.info.config.model_len
-        fitting = Fitting(model_len, replay.max_prompt, replay.over_limit) if replay is not None else None
+        replay, config = options.replay, built.info.config
+        fitting = None
+        if replay is not None:
+            fitting = Fitting(config.model_len, max_prompt=replay.max_prompt, over=replay.over_limit)
         requests = late_requests(workload, maker, fitting=fitting, skipped=skipped)
         if fitting is None:
-            notes += [*_cut_outputs(requests, model_len), *workload.skipped, *workload.notes]
+            notes += [*_cut_outputs(requests, config.model_len), *workload.skipped, *workload.notes]
         else:
             notes += fitting.told()
         notes += [f"skipped: {problem}" for problem in (skipped or ())[:SHOWN]]

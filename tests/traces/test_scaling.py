@@ -207,7 +207,7 @@ def test_durations() -> None:
 
 def fit(over: str, *lengths: tuple[int, int], max_prompt: int | None = None) -> tuple[list[tuple[int, int]], Fitting]:
     specs = [RequestSpec(f"r{n}", prompt_len=p, output_len=o, where=f"f:{n}") for n, (p, o) in enumerate(lengths)]
-    fitting = Fitting(100, max_prompt, over)
+    fitting = Fitting(100, max_prompt=max_prompt, over=over)
     requests = late_requests(Workload("w", tuple(specs)), PromptMaker(Codec(), 1000), fitting=fitting)
     for request in requests:
         request.fill()
@@ -229,7 +229,7 @@ def test_over_the_limit() -> None:
 def test_clamped_prompts_keep_their_beginning() -> None:
     maker = PromptMaker(Codec(), 1000)
     spec = RequestSpec("a", prompt_len=150, prefix_ids=(1, 2), prefix_lens=(40,), output_len=10)
-    fitted = Fitting(100, None, "clamp").fit(spec, maker.prompt(spec), SamplingParams(max_tokens=10))
+    fitted = Fitting(100, over="clamp").fit(spec, maker.prompt(spec), SamplingParams(max_tokens=10))
     assert fitted is not None
     assert fitted[0].ids() == maker.make(spec, 150)[:90]
 
@@ -249,7 +249,7 @@ def test_who_came_after_a_dropped_request_comes_after_its_leader() -> None:
         RequestSpec("d", prompt_len=5, output_len=5, after="huge", delay=1.0),
     )
     requests = late_requests(
-        Workload("w", specs), PromptMaker(Codec(), 1000), fitting=Fitting(100, None, "drop")
+        Workload("w", specs), PromptMaker(Codec(), 1000), fitting=Fitting(100, over="drop")
     )  # fmt: skip
     assert [(r.id, r.after, r.delay, r.arrival) for r in requests] == [
         ("a", None, 0.0, 3.0), ("c", "a", 3.0, 0.0), ("d", None, 0.0, 7.0),

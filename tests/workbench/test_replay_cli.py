@@ -240,7 +240,8 @@ def test_times_for_people() -> None:
 def test_a_recording_is_known_by_its_first_line(tmp_path: Path) -> None:
     header = b'{"k":"hdr","fmt":"workbench.recording","v":1}\n{"k":"it","i":1}\n'
     for name, content, recording in (
-        ("a.txt", header, True), ("b.gz", gzip.compress(header), True), ("c.wbrec.jsonl", b'{"prompt_len": 3}\n', False),
+        ("a.txt", header, True), ("b.gz", gzip.compress(header), True),
+        ("c.wbrec.jsonl", b'{"prompt_len": 3}\n', False),
         ("d", b"[1]\n", False), ("e", b"", False), ("f", b'{"k":"hdr"', False),
     ):  # fmt: skip
         (tmp_path / name).write_bytes(content)

@@ -10,7 +10,7 @@ import typer
 
 from engine.errors import WorkbenchError
 from workbench.commands.options import Running, Showing, check_range
-from workbench.say import say
+from workbench.say import StatusLine, say
 
 MOST_TOKENS = 1 << 24
 
@@ -137,7 +137,12 @@ def replay(
     check_options(run)
 
     def read() -> Any:
-        workload, account = prepare(asked)
+        line = StatusLine()
+        line.show(f"reading {file}")
+        try:
+            workload, account = prepare(asked)
+        finally:
+            line.clear()
         for line in account:
             say(line)
         return workload.repeated(repeat)
