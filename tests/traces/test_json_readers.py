@@ -481,6 +481,10 @@ def test_client_from_any_field(tmp_path: Path) -> None:
     assert spec.client == "t9"
     (spec,) = specs(tmp_path / "b.jsonl", *WRITTEN["openai-chat"], client_from="model")
     assert spec.client == "m"
+    nested = load(tmp_path / "c.jsonl", *WRITTEN["openai-batch"], client_from="model")
+    assert nested.specs[0].client == "m" and not any("no row has that field" in note for note in nested.notes)
+    absent = load(tmp_path / "d.jsonl", *WRITTEN["openai-batch"], client_from="colour")
+    assert any("no row has that field" in note for note in absent.notes)
 
 
 def test_another_unit_where_a_person_says_so(tmp_path: Path) -> None:
