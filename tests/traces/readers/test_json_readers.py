@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.traces.json_examples import (
+from tests.traces.readers.json_examples import (
     DATA,
     TURNS,
     USER,

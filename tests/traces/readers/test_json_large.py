@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.traces.json_examples import DATA, lines
+from tests.traces.readers.json_examples import DATA, lines
 from traces.readers import open_trace
 from traces.readers.mooncake import Mooncake
 from traces.rows import ReadOptions, Report
