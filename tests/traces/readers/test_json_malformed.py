@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from engine.errors import WorkbenchError
-from tests.traces.json_examples import TURNS, dynamo_event, lines, load, specs
+from tests.traces.readers.json_examples import TURNS, dynamo_event, lines, load, specs
 from traces.readers import open_trace, read_workload
 from traces.rows import ReadOptions, Report
 

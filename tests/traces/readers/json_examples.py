@@ -10,7 +10,7 @@ from traces.readers import read_workload
 from traces.rows import ReadOptions
 from traces.workload import RequestSpec, Workload
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent.parent / "data"
 
 
 def lines(path: Path, *records: Any) -> Path:

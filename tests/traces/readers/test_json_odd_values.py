@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.errors import WorkbenchError
-from tests.traces.json_examples import COPIED, DATA, WRITTEN, lines
+from tests.traces.readers.json_examples import COPIED, DATA, WRITTEN, lines
 from traces.readers import open_trace
 from traces.readers.files import read_lines
 from traces.readers.registry import READERS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import WorkbenchError
-from tests.traces.json_examples import COPIED, DATA, TURNS, USER, WRITTEN, lines
+from tests.traces.readers.json_examples import COPIED, DATA, TURNS, USER, WRITTEN, lines
 from traces.readers import READERS, open_trace
 from traces.readers.base import NO
 from traces.readers.heads import read_heads
@@ -33,9 +33,32 @@ def claimed_by(path: Path) -> str:
     return open_trace(path).format
 
 
-@pytest.mark.parametrize("name", COPIED)
+CSV = {
+    "azure2023_conv_300.csv": "azure",
+    "azure2024_code_10rows.csv": "azure",
+    "azure2025_multimodal_10rows.csv": "azure",
+    "inference_perf_azure_trace_example.csv": "azure",
+    "burstgpt_1_head29.csv": "burstgpt",
+    "splitwise_sim_test_trace.csv": "splitwise-sim",
+    "vidur_arxiv_summarization_100.csv": "vidur",
+    "vidur_splitwise_conv_300.csv": "vidur",
+    "vtc_arena27_fcfs_1500.csv.gz": "vtc",
+    "deepseek-r1_chunk-9-trace.csv": "servegen",
+    "deepseek-r1_chunk-9-dataset.json": "servegen",
+}
+SAMPLES = COPIED | CSV
+
+
+@pytest.mark.parametrize("name", SAMPLES)
 def test_real_files(name: str) -> None:
-    assert claimed_by(DATA / name) == COPIED[name]
+    assert claimed_by(DATA / name) == SAMPLES[name]
+
+
+def test_every_sample_is_listed_here() -> None:
+    files = {str(path.relative_to(DATA)) for path in DATA.rglob("*") if path.is_file()}
+    side_files = {name for name in files if name.startswith("ragpulse/") and name not in SAMPLES}
+    assert files - side_files - {"SOURCES.md"} == set(SAMPLES)
+    assert len(side_files) == 4
 
 
 @pytest.mark.parametrize("format", WRITTEN)
