@@ -80,7 +80,7 @@ def test_native_times_count_from_the_start_of_the_run(tmp_path: Path) -> None:
 
 
 def test_only_the_first_rows(tmp_path: Path) -> None:
-    workload = read_workload(DATA / "azure2023_conv_300.csv", limit=7)
+    workload = read_workload(DATA / "azure2023_conv_2000.csv", limit=7)
     assert len(workload.specs) == 7 and any("only the first 7 rows were used" in note for note in workload.notes)
 
 

@@ -130,14 +130,14 @@ def test_kind_12_lengths_above_any_context_stay_for_the_run_to_judge(tmp_path: P
 
 
 def test_kind_13_header_missing(tmp_path: Path) -> None:
-    lines = (DATA / "azure2023_conv_300.csv").read_bytes().split(b"\r\n")[1:]
+    lines = (DATA / "azure2023_conv_2000.csv").read_bytes().split(b"\r\n")[1:]
     path = write(tmp_path / "tail.csv", *lines)
     said = refusal(path)
     assert (
         "has no header: its first line is data (2023-11-16 18:15:46.6805900, 374, 44)" in said and "--columns" in said
     )
     named = rows_of(path, columns=tuple(AZURE.split(",")))
-    assert len(named[0]) == 300 and named[0][0][0] == 1 and named[0][0][2:4] == (374, 44)
+    assert len(named[0]) == 2000 and named[0][0][0] == 1 and named[0][0][2:4] == (374, 44)
     assert "columns of 3" not in refusal(path, columns=("a", "b"))
 
 
