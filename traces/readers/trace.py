@@ -344,7 +344,7 @@ class Trace:
         for place, raw in lines:
             if not raw or raw.isspace():
                 continue
-            for row in self._rows(number + place, decoded(raw)):
+            for row in self._rows(number + place, decoded(raw.rstrip(b"\r"))):
                 kept_lines.append(number + place)
                 kept_rows.append(row)
         return kept_lines, kept_rows
