@@ -18,8 +18,6 @@ from traces.rows import Drop, Row
 PROMPTS = ("input_length", "text_input", "messages", "payload")
 MARKS = {"session_id", "delay", "priority", "text_input", "payload"}
 IGNORED = ("tools", "extra")
-NATIVE = {"arrival", "t_ns", "after", "output_len"}
-"""Fields of the workbench's own rows, which may have `messages`, `delay` and `priority` too."""
 
 
 class MooncakePlus(Reader):
@@ -32,8 +30,8 @@ class MooncakePlus(Reader):
     def sniff(self, head: Head) -> int:
         rows = [record for record in head.records if isinstance(record, dict)]
         names = {name for row in rows for name in row}
-        if names & NATIVE:
-            return NO
+        if names & {"arrival", "prompt_len", "output_len"}:
+            return NO  # the workbench's own rows have sessions and messages too
         if "chat_id" in names or not names & set(PROMPTS) or any(isinstance(r.get("hash_ids"), dict) for r in rows):
             return NO
         if "messages" in names and not names & {"timestamp", "delay", "output_length", "hash_ids"}:
