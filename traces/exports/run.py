@@ -1,0 +1,70 @@
+"""`run_exports`: several files of one run in one pass over its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from engine.errors import WorkbenchError
+from engine.host import EngineInfo
+from engine.records import Iteration
+from traces.exports.lives import Lives
+from traces.exports.target import Out, check_target, open_target, writing
+
+
+class Export(Protocol):
+    def add(self, it: Iteration, lives: Lives) -> None:
+        """Take one record; `lives` has folded it in already."""
+        ...
+
+    def finish(self, lives: Lives) -> None:
+        """There are no more records: write what is left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file to make."""
+
+    make: Callable[[EngineInfo, IO[Any]], Export]
+    out: Out
+    binary: bool = False
+    text: bool = False
+    """Needs the text of the outputs."""
+
+
+def run_exports(
+    info: EngineInfo,
+    iterations: Iterable[Iteration],
+    jobs: Sequence[Job],
+    *,
+    force: bool = False,
+    watch: Callable[[Iteration], None] | None = None,
+) -> Lives:
+    """Make all files; they get their names at the end; on a failure before that, none does.
+
+    force: replace files that are there. watch: called with each record after it was written, to show progress.
+    WorkbenchError when a file is there already or cannot be written, before any record is read.
+    """
+    for number, job in enumerate(jobs):
+        check_target(job.out, force=force)
+        if any(other.out == job.out for other in jobs[:number]):
+            raise WorkbenchError(f"{job.out} is asked for twice; give each export a file of its own")
+    lives = Lives(info, text=any(job.text for job in jobs))
+    with ExitStack() as files:
+        exports = [
+            job.make(info, files.enter_context(open_target(job.out, binary=job.binary, force=force))) for job in jobs
+        ]
+        for it in iterations:
+            lives.add(it)
+            for job, export in zip(jobs, exports, strict=True):
+                with writing(job.out):
+                    export.add(it, lives)
+            if watch is not None:
+                watch(it)
+        for job, export in zip(jobs, exports, strict=True):
+            with writing(job.out):
+                export.finish(lives)
+    return lives
