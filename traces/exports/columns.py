@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from engine.records import Iteration, Phase
+from traces.definitions import DEFINITIONS
 from traces.exports.lives import Doing, Life, Lives
 
 Value = int | float | str | bool | None
@@ -95,15 +96,15 @@ REQUESTS: tuple[Column[Life], ...] = (
     ),
     _text("detail", "which stop string, which error, why refused", lambda life: life.row.detail or None),
     *_times(
-        ("lag_s", "from planned arrival to the step that took it in", lambda life: life.row.lag_s),
-        ("queue_s", "from planned arrival to first scheduled", lambda life: life.row.queue_s),
-        ("requeue_s", "in the queue again after preemptions", lambda life: _ran(life, life.row.requeue_s)),
-        ("ttft_s", "from planned arrival to the first token", lambda life: life.row.ttft_s),
-        ("ttft_admit_s", "from first scheduled to the first token", lambda life: life.row.ttft_admit_s),
-        ("tpot_s", "(last token - first token) / (output_len - 1), null below 2", lambda life: life.row.tpot_s),
-        ("itl_max_s", "longest gap between two of its tokens", lambda life: life.row.itl_max_s),
-        ("e2e_s", "from planned arrival to the last token", lambda life: life.row.e2e_s),
-        ("norm_s", "e2e_s / output_len", lambda life: life.row.norm_s),
+        ("lag_s", DEFINITIONS["lag_s"].short, lambda life: life.row.lag_s),
+        ("queue_s", DEFINITIONS["queue_s"].short, lambda life: life.row.queue_s),
+        ("requeue_s", DEFINITIONS["requeue_s"].short, lambda life: _ran(life, life.row.requeue_s)),
+        ("ttft_s", DEFINITIONS["ttft_s"].short, lambda life: life.row.ttft_s),
+        ("ttft_admit_s", DEFINITIONS["ttft_admit_s"].short, lambda life: life.row.ttft_admit_s),
+        ("tpot_s", DEFINITIONS["tpot_s"].short, lambda life: life.row.tpot_s),
+        ("itl_max_s", DEFINITIONS["itl_max_s"].short, lambda life: life.row.itl_max_s),
+        ("e2e_s", DEFINITIONS["e2e_s"].short, lambda life: life.row.e2e_s),
+        ("norm_s", DEFINITIONS["norm_s"].short, lambda life: life.row.norm_s),
         ("prefill_s", "in the phase prefill", lambda life: _ran(life, life.seconds(Doing.PREFILL))),
         ("decode_s", "in the phase decode", lambda life: _ran(life, life.seconds(Doing.DECODE))),
         ("recompute_s", "in the phase recompute", lambda life: _ran(life, life.seconds(Doing.RECOMPUTE))),

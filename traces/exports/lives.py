@@ -100,7 +100,7 @@ class Life:
 
     def seconds(self, *doing: Doing) -> float:
         """Spent in these phases, those that are over."""
-        return sum(span.end - span.start for span in self.spans if span.doing in doing)
+        return sum((span.end - span.start for span in self.spans if span.doing in doing), 0.0)
 
 
 class Change(NamedTuple):

@@ -153,16 +153,12 @@ class OtelSpans:
         }
 
     def _events(self, life: Life) -> list[dict[str, Any]]:
-        events = [
-            {
-                "timeUnixNano": self._unix(at),
-                "name": "preempted",
-                "attributes": _attributes({f"workbench.{name}": value for name, value in victim._asdict().items()}),
-            }
-            for at, victim in life.events
-        ]
+        events: list[dict[str, Any]] = []
         if life.first_token is not None:
             events.append({"timeUnixNano": self._unix(life.first_token), "name": "first_token", "attributes": []})
+        for at, victim in life.events:
+            told = {f"workbench.{name}": value for name, value in victim._asdict().items()}
+            events.append({"timeUnixNano": self._unix(at), "name": "preempted", "attributes": _attributes(told)})
         return sorted(events, key=lambda event: int(event["timeUnixNano"]))
 
     def _about(self, life: Life) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, runtime_checkable
 
 from engine.errors import WorkbenchError
 from engine.host import EngineInfo
@@ -21,6 +21,15 @@ class Export(Protocol):
 
     def finish(self, lives: Lives) -> None:
         """There are no more records: write what is left."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """An export that holds more than its file."""
+
+    def let_go(self) -> None:
+        """Nothing comes any more, and the file is of no use: before it is closed."""
         ...
 
 
@@ -53,18 +62,25 @@ def run_exports(
         if any(other.out == job.out for other in jobs[:number]):
             raise WorkbenchError(f"{job.out} is asked for twice; give each export a file of its own")
     lives = Lives(info, text=any(job.text for job in jobs))
+    exports: list[Export] = []
     with ExitStack() as files:
-        exports = [
-            job.make(info, files.enter_context(open_target(job.out, binary=job.binary, force=force))) for job in jobs
-        ]
-        for it in iterations:
-            lives.add(it)
+        for job in jobs:
+            file = files.enter_context(open_target(job.out, binary=job.binary, force=force))
+            exports.append(job.make(info, file))
+        try:
+            for it in iterations:
+                lives.add(it)
+                for job, export in zip(jobs, exports, strict=True):
+                    with writing(job.out):
+                        export.add(it, lives)
+                if watch is not None:
+                    watch(it)
             for job, export in zip(jobs, exports, strict=True):
                 with writing(job.out):
-                    export.add(it, lives)
-            if watch is not None:
-                watch(it)
-        for job, export in zip(jobs, exports, strict=True):
-            with writing(job.out):
-                export.finish(lives)
+                    export.finish(lives)
+        except BaseException:
+            for export in exports:
+                if isinstance(export, Holding):
+                    export.let_go()
+            raise
     return lives

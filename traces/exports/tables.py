@@ -109,9 +109,15 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-class _Requests:
+class _Table:
     table: CsvTable | ParquetTable
 
+    def let_go(self) -> None:
+        """See `Holding`: a Parquet writer would end its file when it is collected, long after that was closed."""
+        self.table.close()
+
+
+class _Requests(_Table):
     def add(self, it: Iteration, lives: Lives) -> None:
         for life in lives.ended:
             self.table.add(life)
@@ -123,9 +129,7 @@ class _Requests:
         self.table.close()
 
 
-class _Iterations:
-    table: CsvTable | ParquetTable
-
+class _Iterations(_Table):
     def add(self, it: Iteration, lives: Lives) -> None:
         self.table.add(Step(it, lives))
 
