@@ -10,6 +10,7 @@ Parquet: typed columns, `unit` and `description` in each field's metadata, zstd,
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
@@ -114,7 +115,8 @@ class _Table:
 
     def let_go(self) -> None:
         """See `Holding`: a Parquet writer would end its file when it is collected, long after that was closed."""
-        self.table.close()
+        with contextlib.suppress(OSError, ValueError):  # the failure that brought us here may come again
+            self.table.close()
 
 
 class _Requests(_Table):
