@@ -10,13 +10,15 @@ A life is cut into phases without gaps, from the planned arrival to the end:
 
 It ends with the iteration that ended it; one that did not run in it (aborted, cut off by a rebuild) when that began.
 Latencies are those of `RequestRow`. Memory: the requests that are alive.
+Records may begin in the middle of a run. Requests that were there already are strangers: nobody knows how long they
+had waited, so they are counted and left out.
 Omission: a request that was aborted before its planned arrival is queued for no time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -128,6 +130,11 @@ class Lives:
         self.arrived: list[Life] = []
         self.ended: list[Life] = []
         """Rejected ones among them."""
+        self.strangers = 0
+        """Requests that were there before the first record."""
+        self._strange: set[str] = set()
+        self._whole = True
+        """The records begin with the run."""
         self._text = text
         self._serial = 0
 
@@ -142,9 +149,14 @@ class Lives:
         """The most in the iteration: once it was scheduled, before the finished ones gave theirs back."""
         return self.usable_blocks(it) - min(it.free_blocks, it.free_blocks_mid)
 
-    def add(self, it: Iteration) -> None:
+    def add(self, it: Iteration) -> Iteration:
+        """Fold one record in. Returns it without what strangers did: as it is, when there are none."""
         self.changes, self.arrived, self.ended = [], [], []
-        self.start = it.t_start if self.start is None else self.start
+        if self.start is None:
+            self.start = it.t_start
+            self._whole = it.seq == 0
+        if not self._whole:
+            it = self._without_strangers(it)
         if it.rebuilt is not None:
             self.allocated = it.rebuilt.num_blocks
             for life in self.live.values():
@@ -182,6 +194,31 @@ class Lives:
             self._enter(life, None, it.t_end if done.id in ran else it.t_start)
             self.ended.append(life)
         self.now = it.t_end
+        return it
+
+    def _without_strangers(self, it: Iteration) -> Iteration:
+        came = {new.id for new in it.arrived}
+        self._strange -= came
+
+        def known(id: str) -> bool:
+            if id in came or id in self.live:
+                return True
+            if id not in self._strange:
+                self._strange.add(id)
+                self.strangers += 1
+            return False
+
+        rebuilt = it.rebuilt
+        if rebuilt is not None:
+            rebuilt = rebuilt._replace(prompts=tuple([one for one in rebuilt.prompts if known(one[0])]))
+        return replace(
+            it,
+            rebuilt=rebuilt,
+            preempted=tuple([victim for victim in it.preempted if known(victim.id)]),
+            scheduled=tuple([item for item in it.scheduled if known(item.id)]),
+            tokens=tuple([token for token in it.tokens if known(token.id)]),
+            finished=tuple([done for done in it.finished if known(done.id)]),
+        )
 
     def rest(self) -> Iterator[Life]:
         """Those that have not ended, in order of arrival, with their last phase cut at the end of the last record."""

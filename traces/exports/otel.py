@@ -105,7 +105,7 @@ class OtelSpans:
         self._write(json.dumps(_attributes(resource)))
         self._write('},"scopeSpans":[{"scope":{"name":"workbench"},"spans":[\n')
 
-    def add(self, it: Iteration, lives: Lives) -> None:
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
         for life in lives.ended:
             self._request(life)
         if it.rebuilt is not None:

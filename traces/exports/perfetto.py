@@ -82,7 +82,7 @@ class PerfettoTrace:
         for pid, tid, name, args in NAMES:
             self._event("M", name, pid, tid, 0, args=args)
 
-    def add(self, it: Iteration, lives: Lives) -> None:
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
         self._step(it, lives)
         for change in it.knobs:
             name = f"{change.name} {_value(change.old)} → {_value(change.new)}"

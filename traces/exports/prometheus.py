@@ -83,7 +83,7 @@ class PrometheusText:
         self._knobs = info.config.values()
         self._model = (info.model, info.dtype)
 
-    def add(self, it: Iteration, lives: Lives) -> None:
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
         self._last = it
         if it.rebuilt is not None:
             self._model = (it.rebuilt.model, it.rebuilt.dtype)

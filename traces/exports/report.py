@@ -101,6 +101,7 @@ class Report:
         """The timeline shows each request whose number of arrival this divides."""
         self.shown: dict[int, Life] = {}
         """Requests of the timeline by number of arrival."""
+        self.strangers = 0
         self.start: float | None = None
         self.end = 0.0
         self.preempted: list[tuple[int, int, Life]] = []
@@ -109,9 +110,9 @@ class Report:
         """How often, of them swapped out, tokens lost, blocks freed."""
         self._rows = max(1, requests)
 
-    def add(self, it: Iteration, lives: Lives) -> None:
-        self.metrics.add(it)
-        self.start, self.end = lives.start, it.t_end
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
+        self.metrics.add(known)
+        self.start, self.end, self.strangers = lives.start, it.t_end, lives.strangers
         if it.executed:
             self.tokens.add(
                 it.t_start, it.t_end, (*(it.tokens_in(phase) for phase in PHASES), it.total_tokens, it.budget)

@@ -275,6 +275,11 @@ def _notes(report: Report, made: dict[str, Any]) -> str:
     out = ["<h2>Notes</h2>\n"]
     lines = [_text(note) for note in report.info.notes]
     lines += [f"{at:.4f} s: {_text(notice)}" for at, notice in report.notices]
+    if report.strangers:
+        lines.append(
+            f"The records begin in the middle of a run. {report.strangers:,} requests that were there already are "
+            "left out wherever requests, clients, latencies and tokens are counted."
+        )
     lines.append("Times are seconds on the engine's clock.")
     out.append("<ul>\n" + "".join(f"<li>{line}</li>\n" for line in lines) + "</ul>\n")
     out.append(_more(report.num_notices, "notices"))

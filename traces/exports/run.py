@@ -15,8 +15,11 @@ from traces.exports.target import Out, check_target, open_target, writing
 
 
 class Export(Protocol):
-    def add(self, it: Iteration, lives: Lives) -> None:
-        """Take one record; `lives` has folded it in already."""
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
+        """Take one record, which `lives` has folded in already.
+
+        known: the same without requests of which nobody saw the beginning; it is `it` itself in a whole recording.
+        """
         ...
 
     def finish(self, lives: Lives) -> None:
@@ -69,10 +72,10 @@ def run_exports(
             exports.append(job.make(info, file))
         try:
             for it in iterations:
-                lives.add(it)
+                known = lives.add(it)
                 for job, export in zip(jobs, exports, strict=True):
                     with writing(job.out):
-                        export.add(it, lives)
+                        export.add(it, known, lives)
                 if watch is not None:
                     watch(it)
             for job, export in zip(jobs, exports, strict=True):

@@ -120,7 +120,7 @@ class _Table:
 
 
 class _Requests(_Table):
-    def add(self, it: Iteration, lives: Lives) -> None:
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
         for life in lives.ended:
             self.table.add(life)
 
@@ -132,7 +132,7 @@ class _Requests(_Table):
 
 
 class _Iterations(_Table):
-    def add(self, it: Iteration, lives: Lives) -> None:
+    def add(self, it: Iteration, known: Iteration, lives: Lives) -> None:
         self.table.add(Step(it, lives))
 
     def finish(self, lives: Lives) -> None:

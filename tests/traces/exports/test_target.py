@@ -13,12 +13,16 @@ import pytest
 
 from engine.errors import WorkbenchError
 from engine.records import Iteration
+from engine.view import EngineView
+from tests.traces.exports.prometheus_text import parse
 from tests.traces.exports.runs import random_run
+from tests.traces.exports.trace_format import check_trace
 from traces.exports.otel import otel_job, write_otel
 from traces.exports.perfetto import PerfettoTrace, write_perfetto
 from traces.exports.prometheus import PrometheusText, write_prometheus
 from traces.exports.report import report_job, write_report
 from traces.exports.run import Job, run_exports
+from traces.exports.start import info_at
 from traces.exports.tables import (
     IterationsCsv,
     IterationsParquet,
@@ -131,3 +135,31 @@ def test_two_exports_cannot_have_one_file(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="asked for twice"):
         run_exports(RUN.info, failing(), [Job(RequestsCsv, same), Job(IterationsCsv, same)])
     assert not os.listdir(tmp_path)
+
+
+def test_records_that_begin_in_the_middle_of_a_run() -> None:
+    """Every export takes them; the trace stays valid, and the page says what is left out."""
+    run = random_run(3, count=60)
+    config = run.info.config
+    view = EngineView(config.num_blocks, config.block_size, config.values())
+    for it in run.records[:50]:
+        view.apply(it)
+    info = info_at(run.info, view)
+    out = {name: io.StringIO() for name in ("trace", "requests", "iterations", "otel", "prometheus", "report")}
+    run_exports(
+        info,
+        run.records[50:],
+        [
+            Job(PerfettoTrace, out["trace"]),
+            Job(RequestsCsv, out["requests"]),
+            Job(IterationsCsv, out["iterations"]),
+            otel_job(out["otel"]),
+            Job(PrometheusText, out["prometheus"]),
+            report_job(out["report"]),
+        ],
+    )
+    check_trace(out["trace"].getvalue())
+    parse(out["prometheus"].getvalue())
+    there = sum(request.finished_at is None for request in view.requests.values())
+    assert there and f"{there} requests that were there already are left out" in out["report"].getvalue()
+    assert len(out["iterations"].getvalue().splitlines()) == 1 + len(run.records) - 50
