@@ -57,8 +57,8 @@ def test_a_step_of_a_longer_run() -> None:
     """What came after it is not in the picture."""
     host, records = busy(70)
     out = io.StringIO()
-    write_shot(host.info, [it for it in records if it.step <= 40], out, size=SMALL)
-    assert rows(shot(40, SMALL)) == rows(out.getvalue())
+    write_shot(host.info, [it for it in records if it.step <= 40], out, size=WIDE)
+    assert rows(shot(40, WIDE)) == rows(out.getvalue())
     assert any("step40" in row for row in rows(out.getvalue()))
 
 
