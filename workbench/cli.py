@@ -130,9 +130,10 @@ def run(
         if no_workload:
             raise WorkbenchError("--headless with --no-workload has nothing to run; leave one of them out")
     else:
+        limit = slo_given(slo, slo_ttft, slo_tpot, slo_scale)
         asked = (("--json", json), ("--out", out is not None), ("--definitions", definitions))
-        for name, given in (*asked, (slo_given(slo, slo_ttft, slo_tpot, slo_scale), True)):
-            if name is not None and given:
+        for name, given in (*asked, (limit or "", limit is not None)):
+            if given:
                 raise WorkbenchError(f"{name} needs --headless")
         for name, number, low, high in (("--pace", pace, 0.1, 1000), ("--fps", fps, 1, 60)):
             if number is not None and not low <= number <= high:
