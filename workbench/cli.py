@@ -17,6 +17,7 @@ import typer
 
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
+from workbench.commands.export import export
 from workbench.commands.model import app as model_app
 from workbench.commands.slo_options import SloName, SloScale, SloTpot, SloTtft, slo_from, slo_given
 from workbench.knob_options import with_knobs
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(model_app, name="model")
+app.command()(export)
 
 
 class Dtype(StrEnum):
