@@ -55,8 +55,12 @@ def _text(name: str, doc: str, get: Callable[[T], str | None]) -> Column[T]:
     return Column(name, Type.TEXT, "", doc, get)
 
 
-def _times(*rows: tuple[str, str, Callable[[T], float | None]]) -> tuple[Column[T], ...]:
-    return tuple(_float(*row) for row in rows)
+def _request_times(*rows: tuple[str, str, Callable[[Life], float | None]]) -> tuple[Column[Life], ...]:
+    return tuple([_float(*row) for row in rows])
+
+
+def _step_times(*rows: tuple[str, str, Callable[[Step], float | None]]) -> tuple[Column[Step], ...]:
+    return tuple([_float(*row) for row in rows])
 
 
 REQUESTS: tuple[Column[Life], ...] = (
@@ -65,7 +69,7 @@ REQUESTS: tuple[Column[Life], ...] = (
     _int("priority", "", "smaller is more urgent", lambda life: life.arrived.priority if life.arrived else None),
     _text("session", "conversation or agent it is a turn of", lambda life: life.row.session),
     _text("after", "the request whose end it waited for", lambda life: life.row.after),
-    *_times(
+    *_request_times(
         ("arrival_s", "planned arrival", lambda life: life.row.arrival),
         ("first_scheduled_s", "start of the first iteration that ran it", lambda life: life.row.first_scheduled),
         ("first_token_s", "end of the iteration that gave the first token", lambda life: life.first_token),
@@ -95,7 +99,7 @@ REQUESTS: tuple[Column[Life], ...] = (
         lambda life: life.row.finish_reason,
     ),
     _text("detail", "which stop string, which error, why refused", lambda life: life.row.detail or None),
-    *_times(
+    *_request_times(
         ("lag_s", DEFINITIONS["lag_s"].short, lambda life: life.row.lag_s),
         ("queue_s", DEFINITIONS["queue_s"].short, lambda life: life.row.queue_s),
         ("requeue_s", DEFINITIONS["requeue_s"].short, lambda life: _ran(life, life.row.requeue_s)),
@@ -117,7 +121,7 @@ REQUESTS: tuple[Column[Life], ...] = (
 ITERATIONS: tuple[Column[Step], ...] = (
     _int("seq", "", "number of the record", lambda row: row.it.seq),
     _int("step", "", "number of the last iteration that ran the model", lambda row: row.it.step),
-    *_times(
+    *_step_times(
         ("t_start_s", "start", lambda row: row.it.t_start),
         ("t_end_s", "end", lambda row: row.it.t_end),
         ("schedule_s", "deciding what runs", lambda row: row.it.timings.schedule),

@@ -23,11 +23,12 @@ class Extent(NamedTuple):
 class Bucket(NamedTuple):
     start: float
     end: float
-    count: int
+    number: int
+    """Of points."""
     columns: tuple[Extent, ...]
 
     def mean(self, column: int) -> float:
-        return self.columns[column].sum / self.count
+        return self.columns[column].sum / self.number
 
 
 class Buckets:
@@ -48,7 +49,7 @@ class Buckets:
         """A point from `start` to `end`, not before the one added last; as many values as ever."""
         new = Bucket(start, end, 1, tuple([Extent(value, value, start, value, start) for value in values]))
         buckets = self._buckets
-        if buckets and buckets[-1].count < self.per:
+        if buckets and buckets[-1].number < self.per:
             buckets[-1] = _join(buckets[-1], new)
             return
         if len(buckets) == self.most:
@@ -79,4 +80,4 @@ def _join(one: Bucket, two: Bucket) -> Bucket:
             for a, b in zip(one.columns, two.columns, strict=True)
         ]
     )
-    return Bucket(one.start, two.end, one.count + two.count, columns)
+    return Bucket(one.start, two.end, one.number + two.number, columns)

@@ -129,14 +129,12 @@ class PrometheusText:
             ("run_seconds", "From the first record or arrival to the end.", lives.now - (lives.start or 0.0)),
         ):
             write(name, text, value)
-        knobs = {
-            name: value for name, value in self._knobs.items() if isinstance(value, int | float) and value is not None
-        }
         self._family("knob", "gauge", "Knobs that are numbers, as they are at the end.")
-        for name, value in knobs.items():
-            self._sample("knob", float(value), {"name": name})
+        for name, knob in self._knobs.items():
+            if isinstance(knob, int | float):
+                self._sample("knob", float(knob), {"name": name})
         totals = self._totals
-        for name, text, value in (
+        for name, text, total in (
             ("prompt_tokens", "Prompt tokens of prompts that were read to their end, cached ones included.", "prompt"),
             ("generation_tokens", "Tokens sampled.", "generation"),
             ("recomputed_tokens", "Tokens computed again after a preemption.", "recomputed"),
@@ -148,7 +146,7 @@ class PrometheusText:
             ("knob_changes", "Changes of knobs.", "knob_changes"),
             ("iterations", "Iterations that ran the model.", "iterations"),
         ):
-            self._counter(name, text, totals[value])
+            self._counter(name, text, totals[total])
         self._counter("swap_seconds", "Time spent copying KV.", self._swap_s)
         self._counter("num_preemptions", "Preemptions.", sum(self._preempted.values()))
         self._counters("preemptions_by_cause", "Preemptions by cause.", "cause", self._preempted)

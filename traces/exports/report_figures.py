@@ -146,7 +146,7 @@ def tokens_figure(report: Report) -> go.Figure:
     figure = go.Figure()
     middle = [_round((bucket.start + bucket.end) / 2) for bucket in buckets]
     width = [max(_round(bucket.end - bucket.start), 1e-9) for bucket in buckets]
-    steps = ["" if exact else f"<br>mean of {bucket.count} iterations" for bucket in buckets]
+    steps = ["" if exact else f"<br>mean of {bucket.number} iterations" for bucket in buckets]
     for column, phase in enumerate(PHASES):
         values = [bucket.mean(column) for bucket in buckets]
         if phase is Phase.RECOMPUTE and not any(values):

@@ -208,7 +208,7 @@ def _metrics(summary: dict[str, Any]) -> str:
         out.append(_table(("did not complete", "requests", "reason"), reasons, (1,), "reasons"))
     clients = summary["clients"]
     if len(clients) > 1:
-        rows = [
+        accounts = [
             (
                 name, _figure(row["requests"]["arrived"]), _figure(row["requests"]["completed"]),
                 _figure(row["tokens"]["prompt"]), _figure(row["tokens"]["output"]), _share(row["share"]),
@@ -218,7 +218,7 @@ def _metrics(summary: dict[str, Any]) -> str:
         ]  # fmt: skip
         heads = ("client", "requests", "completed", "prompt tokens", "output tokens", "share of service", "preempted")
         out.append("<h2>Clients</h2>\n")
-        out.append(_table((*heads, "preempted others"), rows, range(1, 8), "clients"))
+        out.append(_table((*heads, "preempted others"), accounts, range(1, 8), "clients"))
         if len(clients) > SHOWN_CLIENTS:
             out.append(f"<p class=dim>and {len(clients) - SHOWN_CLIENTS:,} more clients</p>\n")
     return "".join(out)
@@ -238,7 +238,7 @@ def _preemptions(report: Report, summary: dict[str, Any]) -> str:
         f"{swap['blocks_out']:,} blocks out, {swap['blocks_in']:,} back, {_figure(swap['ms'])} ms.</p>\n"
     )
     worst = sorted(report.preempted, key=lambda item: item[:2], reverse=True)
-    rows = [
+    lines = [
         (
             life.row.id, life.row.client, f"{count:,}", f"{life.row.swapped_out:,}", f"{life.row.recomputed_tokens:,}",
             f"{life.row.requeue_s * 1000:,.4g}", life.row.finish_reason,
@@ -246,7 +246,7 @@ def _preemptions(report: Report, summary: dict[str, Any]) -> str:
         for count, _, life in worst
     ]  # fmt: skip
     heads = ("most preempted", "client", "preemptions", "of them swapped", "recomputed tokens", "requeue ms", "ended")
-    out.append(_table(heads, rows, range(2, 6), "most-preempted"))
+    out.append(_table(heads, lines, range(2, 6), "most-preempted"))
     return "".join(out)
 
 

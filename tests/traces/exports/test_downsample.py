@@ -22,7 +22,7 @@ def test_nine_into_four_by_hand() -> None:
     for n, value in enumerate((3, 1, 4, 1, 5, 9, 2, 6, 5)):
         buckets.add(float(n), n + 0.5, (value,))
     assert buckets.per == 4
-    assert [(b.start, b.end, b.count, b.mean(0)) for b in buckets] == [
+    assert [(b.start, b.end, b.number, b.mean(0)) for b in buckets] == [
         (0, 3.5, 4, 2.25),
         (4, 7.5, 4, 5.5),
         (8, 8.5, 1, 5),
@@ -37,7 +37,7 @@ def test_nothing_is_lost(count: int) -> None:
     buckets = Buckets(100)
     for n, pair in enumerate(values):
         buckets.add(float(n), float(n), pair)
-    assert len(buckets) <= 100 and sum(bucket.count for bucket in buckets) == count
+    assert len(buckets) <= 100 and sum(bucket.number for bucket in buckets) == count
     for column in range(2):
         own = [pair[column] for pair in values]
         x, y = buckets.line(column)
