@@ -1,9 +1,12 @@
 """The columns of requests and of iterations: name, type, unit, meaning and where the value is found. One list for every
-format. Null means: did not happen, or is not known."""
+format. Null means: did not happen, or is not known.
+
+`python -m traces.exports.columns` prints the tables of docs/exports.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -184,3 +187,13 @@ def _blocked(row: Step, field: str) -> str | None:
 
 def _knobs(it: Iteration) -> str | None:
     return "; ".join(f"{change.name} {change.old} -> {change.new}" for change in it.knobs) or None
+
+
+def markdown(columns: Sequence[Column[T]]) -> str:
+    """The table as it stands in docs/exports.md."""
+    rows = [f"| `{c.name}` | {c.type} | {c.unit or '-'} | {c.doc} |" for c in columns]
+    return "\n".join(("| column | type | unit | meaning |", "|---|---|---|---|", *rows))
+
+
+if __name__ == "__main__":
+    print(markdown(REQUESTS), markdown(ITERATIONS), sep="\n\n")

@@ -161,16 +161,19 @@ def tokens_figure(report: Report) -> go.Figure:
             hoverinfo="text+x",
         )
     all_tokens, budget = 3, 4
-    if not exact:
-        x, y = report.tokens.line(all_tokens)
-        figure.add_scatter(name="least and most", x=x, y=y, mode="lines", line={"color": NEUTRAL, "width": 1})
-    x, y = [], []
-    for bucket in buckets:
-        x += [_round(bucket.start), _round(bucket.end)]
-        y += [bucket.columns[budget].high] * 2
-    figure.add_scatter(
-        name="budget", x=x, y=y, mode="lines", line={"color": COLOURS[Doing.PREEMPTED], "width": 1.5, "dash": "dash"}
-    )
+    for name, column, line in (
+        ("most in one iteration", all_tokens, {"color": NEUTRAL, "width": 1}),
+        ("budget", budget, {"color": COLOURS[Doing.PREEMPTED], "width": 1.5, "dash": "dash"}),
+    ):
+        if column == all_tokens and exact:
+            continue
+        figure.add_scatter(
+            name=name,
+            x=[_round(at) for bucket in buckets for at in (bucket.start, bucket.end)],
+            y=[bucket.columns[column].high for bucket in buckets for _ in range(2)],
+            mode="lines",
+            line=line,
+        )
     figure.update_layout(barmode="stack", bargap=0)
     figure.update_yaxes(title="tokens an iteration", rangemode="tozero")
     return _over_time(figure, report)

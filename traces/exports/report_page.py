@@ -141,13 +141,13 @@ def _share(value: float | None) -> str:
 def _figures(report: Report, made: dict[str, Any]) -> str:
     shown = len(report.shown)
     which = (
-        "all requests" if report.stride == 1 else f"{shown:,} of {report.arrivals:,} requests, every {report.stride}th"
+        "all requests" if report.stride == 1 else f"{shown:,} of {report.arrivals:,} requests, one in {report.stride}"
     )
     bars, per = report.tokens.per, max(report.queues.per, report.kv.per)
     tokens = (
         "one bar an iteration"
         if bars == 1
-        else f"each bar is the mean of {bars} iterations; the line joins the least and the most of each {bars}"
+        else f"long run: each bar is the mean of {bars} iterations, the line above it the most of them in one"
     )
     lines = "every value" if per == 1 else f"long run: the least and the most of each {per} values"
     texts = {

@@ -163,7 +163,7 @@ def test_goodput_with_an_slo_only() -> None:
 def test_long_runs_show_some_requests_and_say_so() -> None:
     run = random_run(1, count=50)
     told = page(run, requests=16)
-    assert "13 of 51 requests, every 4th, in order of arrival" in told.text
+    assert "13 of 51 requests, one in 4, in order of arrival" in told.text
     ids = [new.id for it in run.records for new in it.arrived]
     assert told.figures["requests"]["layout"]["yaxis"]["ticktext"] == ids[::4]
     assert "all requests, in order of arrival" in page(run).text
@@ -180,7 +180,7 @@ def test_long_runs_keep_their_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
         few, all_ = (next(t for t in figures[id]["data"] if t["name"] == name) for figures in (told.figures, exact))
         assert max(few["y"]) == max(all_["y"]) and len(few["y"]) <= 40 < len(all_["y"])
     assert len(next(t for t in told.figures["tokens"]["data"] if t["type"] == "bar")["x"]) <= 20
-    line = next(t for t in told.figures["tokens"]["data"] if t["name"] == "least and most")
+    line = next(t for t in told.figures["tokens"]["data"] if t["name"] == "most in one iteration")
     assert max(line["y"]) == max(it.total_tokens for it in run.records)
 
 
