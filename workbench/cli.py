@@ -35,7 +35,6 @@ app = typer.Typer(
 )
 app.add_typer(model_app, name="model")
 app.add_typer(trace_app, name="trace")
-app.command()(export)
 
 
 def _version(asked: bool) -> None:
@@ -107,6 +106,7 @@ def run(
 
 
 app.command()(with_knobs(with_showing(with_running(with_reading(replay)))))
+app.command()(export)
 
 
 @app.command()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from tests.traces.exports.prometheus_text import parse
 from tests.traces.exports.runs import Run, random_run
 from tests.traces.exports.trace_format import check_trace
 from traces.exports.otel import write_otel
-from traces.exports.tables import write_requests_csv
-from traces.recording import Header, Recorder
+from traces.exports.recorded import export_recording
+from traces.exports.run import Job
+from traces.exports.tables import IterationsCsv, write_requests_csv
+from traces.recording import Header, Recorder, Recording
 from workbench.commands.export import export
 
 WALL = 1_764_000_000 * 10**9
@@ -144,3 +148,27 @@ def test_a_recording_that_was_cut(recording: Path, tmp_path: Path, capsys: pytes
     rows = list(csv.DictReader((tmp_path / "i.csv").open(newline="")))
     assert [int(row["seq"]) for row in rows] == list(range(len(rows))) and len(rows) > 20
     assert "bytes of an unfinished last line were ignored" in capsys.readouterr().err
+
+
+def test_as_a_process(recording: Path, tmp_path: Path) -> None:
+    def workbench(*options: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "workbench", "export", *map(str, options)]
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+
+    done = workbench(recording, "--iterations-csv", tmp_path / "i.csv")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"wrote {tmp_path / 'i.csv'}\n")
+    done = workbench(recording, "--iterations-csv", tmp_path / "i.csv")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ")
+
+
+def test_a_recording_that_is_being_written(run: Run, tmp_path: Path) -> None:
+    """What an application does that exports the run it shows."""
+    path = tmp_path / "now.wbrec.jsonl"
+    with Recorder(path, Header(run.info)) as recorder:
+        for it in run.records[:70]:
+            recorder.add(it)
+        recording = Recording.open(path)
+        out = io.StringIO()
+        export_recording(recording, [Job(IterationsCsv, out)])
+        recording.close()
+    assert len(out.getvalue().splitlines()) == 71

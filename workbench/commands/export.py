@@ -166,13 +166,8 @@ def _own_jobs(
 
 
 def _run(recording: Recording, jobs: list[Job], line: StatusLine, *, force: bool) -> None:
-    from traces.exports.run import run_exports
-    from traces.exports.start import info_at
+    from traces.exports.recorded import export_recording
 
-    info = recording.info
-    if recording.first_seq:
-        view, _ = recording.before(recording.first_seq)
-        info = info_at(info, view)
     last = recording.first_seq + recording.num_records - 1
     known = len(recording.notes)
 
@@ -180,7 +175,7 @@ def _run(recording: Recording, jobs: list[Job], line: StatusLine, *, force: bool
         if line.due:
             line.show(f"record {it.seq} of {last}")
 
-    lives = run_exports(info, recording.iterations(), jobs, force=force, watch=watch)
+    lives = export_recording(recording, jobs, force=force, watch=watch)
     line.clear()
     for note in recording.notes[known:]:
         say(f"note: {recording.name}: {note}")

@@ -10,7 +10,7 @@ from engine.host import EngineInfo
 from engine.view import EngineView
 from tests.traces.exports.runs import random_run
 from traces.exports.lives import Doing, Life, Lives
-from traces.exports.start import info_at
+from traces.exports.recorded import info_at
 
 
 def followed(info: EngineInfo, records: list) -> tuple[Lives, list[Life]]:

@@ -20,9 +20,9 @@ from tests.traces.exports.trace_format import check_trace
 from traces.exports.otel import otel_job, write_otel
 from traces.exports.perfetto import PerfettoTrace, write_perfetto
 from traces.exports.prometheus import PrometheusText, write_prometheus
+from traces.exports.recorded import info_at
 from traces.exports.report import report_job, write_report
 from traces.exports.run import Job, run_exports
-from traces.exports.start import info_at
 from traces.exports.tables import (
     IterationsCsv,
     IterationsParquet,
