@@ -32,6 +32,8 @@ CURVE = 400
 """Points of a distribution."""
 ROW = 14
 """Pixels of a request's row."""
+MOST_SPANS = 6000
+"""Bars of the timeline: more make a browser slow, and those left out are narrower than a line."""
 LABEL = 16
 """Letters of an id beside its row."""
 
@@ -60,10 +62,8 @@ def requests_figure(report: Report) -> go.Figure:
     """A row a request, in order of arrival from the top: its phases (prefill ends with the first token) and its end."""
     lives = list(report.shown.values())
     rows: dict[Doing, list[tuple[int, Span]]] = {doing: [] for doing in Doing}
-    for number, life in enumerate(lives):
-        for span in spans_of(life, report.end):
-            if span.end > span.start:
-                rows[span.doing].append((number, span))
+    for number, span in longest_spans(report):
+        rows[span.doing].append((number, span))
     figure = go.Figure()
     labels = [_label(life) for life in lives]
     for doing, spans in rows.items():
@@ -101,6 +101,20 @@ def requests_figure(report: Report) -> go.Figure:
     figure.update_yaxes(range=[len(ids) - 0.4, -0.6], tickmode="array", tickvals=list(range(len(ids))), ticktext=ids)
     figure.update_yaxes(tickfont={"size": 9}, showgrid=False, zeroline=False)
     return _over_time(figure, report)
+
+
+def longest_spans(report: Report) -> list[tuple[int, Span]]:
+    """Phases with the rows they are in, in order; the MOST_SPANS longest ones when there are more."""
+    spans = [
+        (number, span)
+        for number, life in enumerate(report.shown.values())
+        for span in spans_of(life, report.end)
+        if span.end > span.start
+    ]
+    if len(spans) > MOST_SPANS:
+        order = sorted(range(len(spans)), key=lambda at: spans[at][1].start - spans[at][1].end)
+        spans = [spans[at] for at in sorted(order[:MOST_SPANS])]
+    return spans
 
 
 def spans_of(life: Life, end: float) -> list[Span]:

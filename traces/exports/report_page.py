@@ -13,7 +13,7 @@ from typing import IO, Any
 from engine.knobs import KNOBS
 from traces.definitions import DEFINITIONS
 from traces.exports.report import KEPT_LINES, Report
-from traces.exports.report_figures import MOST_CLIENTS, figures
+from traces.exports.report_figures import MOST_CLIENTS, MOST_SPANS, figures, longest_spans
 from traces.metrics import LATENCIES
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ def write_page(report: Report, file: IO[str]) -> None:
 
     made = figures(report)
     summary = report.metrics.summary()
-    scripts = (get_plotlyjs(), (HERE / "report.js").read_text("utf-8"))
+    scripts = (get_plotlyjs().replace("\r\n", "\n"), (HERE / "report.js").read_text("utf-8"))
     hashes = " ".join(f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
     data = {name: figure.to_plotly_json() for name, figure in made.items()}
@@ -150,8 +150,9 @@ def _figures(report: Report, made: dict[str, Any]) -> str:
         else f"long run: each bar is the mean of {bars} iterations, the line above it the most of them in one"
     )
     lines = "every value" if per == 1 else f"long run: the least and the most of each {per} values"
+    cut = f" Only the {MOST_SPANS:,} longest phases are drawn." if len(longest_spans(report)) == MOST_SPANS else ""
     texts = {
-        "requests": ("Requests", f"{which}, in order of arrival. Dotted lines are knob changes."),
+        "requests": ("Requests", f"{which}, in order of arrival. Dotted lines are knob changes.{cut}"),
         "tokens": ("Tokens an iteration", f"By phase, against the token budget; {tokens}."),
         "queues": ("Queues", f"Requests that run, wait and are swapped out; {lines}."),
         "kv": ("KV use", f"Blocks in use, at the height of an iteration and after it, and the capacity; {lines}."),

@@ -17,6 +17,7 @@ from tests.traces.exports.runs import Run, random_run
 from tests.traces.records import arrived, finished, info, record, scheduled, token
 from traces.definitions import DEFINITIONS
 from traces.exports import report as report_module
+from traces.exports import report_figures, report_page
 from traces.exports.report import write_report
 from traces.metrics import LATENCIES, Metrics
 from traces.slo import Slo
@@ -167,6 +168,18 @@ def test_long_runs_show_some_requests_and_say_so() -> None:
     ids = [new.id for it in run.records for new in it.arrived]
     assert told.figures["requests"]["layout"]["yaxis"]["ticktext"] == ids[::4]
     assert "all requests, in order of arrival" in page(run).text
+
+
+def test_a_timeline_of_too_many_phases_shows_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = random_run(1, count=50)
+    every = [t for t in page(run).figures["requests"]["data"] if t["type"] == "bar"]
+    lengths = sorted((length for t in every for length in t["x"]), reverse=True)
+    monkeypatch.setattr(report_figures, "MOST_SPANS", 60)
+    monkeypatch.setattr(report_page, "MOST_SPANS", 60)
+    told = page(run)
+    drawn = [length for t in told.figures["requests"]["data"] if t["type"] == "bar" for length in t["x"]]
+    assert sorted(drawn, reverse=True) == lengths[:60] and len(lengths) > 100
+    assert "Only the 60 longest phases are drawn." in told.text
 
 
 def test_long_runs_keep_their_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
