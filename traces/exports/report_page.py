@@ -204,6 +204,8 @@ def _metrics(summary: dict[str, Any]) -> str:
         definition = DEFINITIONS[key]
         totals.append([definition.name, _figure(value), definition.unit, definition.text])
     out.append(_table(("", "", "unit", "definition"), totals, (1,), "totals"))
+    if summary["slo"] is not None:
+        out.append(f"<p class=dim>{_text(_limits(summary['slo']))}</p>\n")
     if any(summary["failures"].values()):
         reasons = [(how, f"{count:,}", why) for how, all in summary["failures"].items() for why, count in all.items()]
         out.append(_table(("did not complete", "requests", "reason"), reasons, (1,), "reasons"))
@@ -223,6 +225,16 @@ def _metrics(summary: dict[str, Any]) -> str:
         if len(clients) > SHOWN_CLIENTS:
             out.append(f"<p class=dim>and {len(clients) - SHOWN_CLIENTS:,} more clients</p>\n")
     return "".join(out)
+
+
+def _limits(slo: dict[str, Any]) -> str:
+    limits = [
+        f"{name} within {slo[key] * 1000:,.6g} ms"
+        for name, key in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
+        if slo[key] is not None
+    ]
+    scaled = f", scaled by {slo['scale']:g}" if slo["scale"] != 1 else ""
+    return f"Good requests: {' and '.join(limits)} (SLO {slo['name']}{scaled})."
 
 
 def _preemptions(report: Report, summary: dict[str, Any]) -> str:

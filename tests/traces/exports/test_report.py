@@ -158,6 +158,7 @@ def test_goodput_with_an_slo_only() -> None:
     assert "good requests" not in page(run).text
     told = page(run, slo=Slo(0.05, 0.02))
     assert "good requests" in told.text
+    assert "Good requests: TTFT within 50 ms and TPOT within 20 ms (SLO custom)." in told.text
     assert {"goodput_rps", "slo_attainment"} <= {row[0] for row in told.tables["totals"]}
 
 
