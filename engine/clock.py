@@ -15,6 +15,11 @@ class Clock(Protocol):
         ...
 
 
+def whole(seconds: float) -> float:
+    """To the nanosecond: differences of times have digits that mean nothing."""
+    return round(seconds * 1e9) / 1e9
+
+
 class RealClock:
     """Monotonic wall time, zero at construction. `wall_zero` is that moment as Unix time.
 

@@ -18,6 +18,7 @@ import typer
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
 from workbench.commands.model import app as model_app
+from workbench.commands.rec import app as rec_app
 from workbench.knob_options import with_knobs
 from workbench.say import StatusLine, error, say
 
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(model_app, name="model")
+app.add_typer(rec_app, name="rec")
 
 
 class Dtype(StrEnum):
@@ -97,6 +99,12 @@ def run(
             help="With --headless: one JSON line per request, in the order in which they ended.", metavar="FILE"
         ),
     ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Record the run into a new file, to be played or run again.", metavar="FILE")
+    ] = None,
+    no_record_text: Annotated[
+        bool, typer.Option("--no-record-text", help="With --record: leave prompts, tokens and texts out.")
+    ] = False,
     dtype: Annotated[Dtype, typer.Option(help="Numbers of the model; float32 on CPU is the exact mode.")] = Dtype.auto,
     device: Annotated[
         Device, typer.Option(help="Where the model runs; auto takes a GPU if there is one.")
@@ -128,6 +136,8 @@ def run(
         for name, number, low, high in (("--pace", pace, 0.1, 1000), ("--fps", fps, 1, 60)):
             if number is not None and not low <= number <= high:
                 raise WorkbenchError(f"{name}: {number:g} is out of range, allowed: {low:g}..{high}")
+    if no_record_text and record is None:
+        raise WorkbenchError("--no-record-text needs --record")
     if repeat is None:
         repeat = 10 if workload is None and not headless else 1
     options = RunOptions(
@@ -141,6 +151,8 @@ def run(
         no_workload=no_workload,
         repeat=repeat,
         skip_bad=skip_bad,
+        record=record,
+        record_text=not no_record_text,
     )
     if headless:
         raise typer.Exit(_run_headless(options, as_json=json, out=out))
@@ -155,7 +167,7 @@ def run(
 
 def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
     from workbench.headless import out_file, run_headless
-    from workbench.session import check, load
+    from workbench.session import check, load, recorder
     from workbench.terminal import quiet_libraries
 
     quiet_libraries()
@@ -170,7 +182,8 @@ def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
             line.clear()
         for note in loaded.notes:
             say(f"note: {note}")
-        return run_headless(loaded.engine, loaded.info, loaded.requests, as_json=as_json, out=file)
+        recording = recorder(options, loaded)
+        return run_headless(loaded.engine, loaded.info, loaded.requests, as_json=as_json, out=file, recorder=recording)
 
 
 @app.command()

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from engine.errors import WorkbenchError
+from traces.errors import RecordingError
 from traces.metrics import Metrics, RequestRow
 from workbench.log import write_fault
 from workbench.say import StatusLine, error, say
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from engine.host import EngineInfo
     from engine.records import Iteration
     from engine.request import Request
+    from traces.recording import Recorder
 
 NAP = 0.1
 """Longest sleep in seconds: an interrupt is answered this soon."""
@@ -123,9 +125,13 @@ def run_headless(
     *,
     as_json: bool = False,
     out: OutFile | None = None,
+    recorder: Recorder | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted."""
+    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted.
+
+    recorder: is given every record, and closed at the end.
+    """
     metrics = Metrics(info, planned=len(requests))
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
@@ -137,6 +143,12 @@ def run_headless(
 
     def take(it: Iteration) -> None:
         nonlocal rejected, unwritten
+        if recorder is not None:
+            try:
+                recorder.add(it)
+            except RecordingError as problem:  # told once; the run goes on
+                line.clear()
+                say(str(problem))
         rows = list(metrics.add(it))
         for row in rows:
             if row.prompt_len is None:
@@ -171,6 +183,9 @@ def run_headless(
             take(engine.fault_record(fault))
         finally:
             line.clear()
+            if recorder is not None:
+                with contextlib.suppress(RecordingError):  # `recorder.fault` tells
+                    recorder.close()
         summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
         if out is not None and unwritten is None:
             try:
@@ -184,6 +199,9 @@ def run_headless(
     if unwritten is not None:
         assert out is not None
         error(f"--out: {out.path} could not be written: {unwritten.strerror or unwritten}; the summary is complete")
+        return UNWRITTEN
+    if recorder is not None and recorder.fault is not None:
+        error(f"--record: {recorder.fault}; the summary is complete")
         return UNWRITTEN
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.host import EngineInfo
     from engine.request import Request
     from engine.tokenizer import Tokenizer
+    from traces.recording import Recorder
     from workbench.model.session import Session
 
 HEAD_START = 0.2
@@ -47,6 +48,10 @@ class RunOptions:
     no_workload: bool = False
     repeat: int = 1
     skip_bad: bool = False
+    record: Path | None = None
+    """Where the run is recorded."""
+    record_text: bool = True
+    """Prompts, tokens and texts go into the recording too."""
 
 
 class Loaded(NamedTuple):
@@ -64,6 +69,10 @@ def check(options: RunOptions) -> Workload | None:
         check_value(name, value)
     if options.threads is not None and options.threads < 1:
         raise WorkbenchError(f"--threads: {options.threads} is below 1")
+    if options.record is not None:
+        from traces.recording.writer import check_path
+
+        check_path(options.record)
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise WorkbenchError(f"--repeat: {options.repeat} is out of range, allowed: 1..{MOST_REPEATS}")
     if options.no_workload:
@@ -110,6 +119,16 @@ def load(options: RunOptions, workload: Workload | None, progress: Progress, clo
     return Loaded(built.engine, built.info, built.tokenizer, requests, (*built.info.notes, *notes))
 
 
+def recorder(options: RunOptions, loaded: Loaded) -> Recorder | None:
+    """Opens the file to record into, with its header; None when nobody asked for it. RecordingError as `Recorder`."""
+    if options.record is None:
+        return None
+    from traces.recording import Header, Recorder
+
+    header = Header.of(loaded.info, now=loaded.engine.clock.now(), source=options.model, seed=options.seed)
+    return Recorder(options.record, header, tokens=options.record_text)
+
+
 def _cut_outputs(requests: list[Request], model_len: int) -> list[str]:
     """Says which requests that ask for a fixed number of tokens cannot get them all."""
     cut = [
@@ -132,6 +151,9 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
     for note in loaded.notes:  # under a screen they are events: nobody reads what is printed
         loaded.engine.notice(note)
     host = EngineThread(loaded.engine, loaded.info, Rebuilding(options, workload, loaded))
+    recording = recorder(options, loaded)
+    if recording is not None:
+        host.observe(recording)
     # The model's objects live as long as the process: a collection that walks them stops both threads for nothing.
     gc.collect()
     gc.freeze()
@@ -140,6 +162,9 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
         host=host,
         encode=functools.partial(encode_typed, loaded.engine),
         workload_requests=tuple(loaded.requests),
+        recorder=recording,
+        source=options.model,
+        seed=options.seed,
     )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.host import EngineHost
 from engine.request import Request
+
+if TYPE_CHECKING:
+    from traces.recording import Recorder
 
 Progress = Callable[[str, int, int], None]
 """Called by a loader with stage, done and total (0: not known)."""
@@ -20,6 +24,11 @@ class Session:
     encode: Callable[[str], list[int]]
     """Prompt text to token ids, chat template applied."""
     workload_requests: tuple[Request, ...] = ()
+    recorder: Recorder | None = None
+    """Is shown every record already."""
+    source: str = ""
+    """What was asked for as the model, and the seed: for the header of a recording begun later."""
+    seed: int = 0
 
 
 Load = Callable[[Progress], Session]
