@@ -66,6 +66,9 @@ class Context(Protocol):
     @property
     def path(self) -> Path: ...
 
+    rows_in: Path
+    """The file whose lines are counted: `path`, until `records` reads another one beside it."""
+
     @property
     def line(self) -> int:
         """Of the record that is parsed: line of the file, or number of the element, from 1."""

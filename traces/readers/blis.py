@@ -47,6 +47,7 @@ class Blis(Reader):
 
     def records(self, head: Head, context: Context) -> Iterator[tuple[int, Any]]:
         data, header, skip = _find(head)
+        context.rows_in = data.path
         unit = "us"
         if header is not None:
             unit = _unit(head.path, header)

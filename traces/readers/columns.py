@@ -92,7 +92,7 @@ def to_times(text: Bytes, start: Ints, end: Ints, unit: str) -> tuple[Ints, Flag
 
 def equals(text: Bytes, start: Ints, end: Ints, wanted: bytes) -> Flags:
     """Cells that are exactly this."""
-    same = end - start == len(wanted)
+    same: Flags = end - start == len(wanted)
     rows = np.flatnonzero(same)
     if len(rows):
         same[rows] = (_windows(text, start[rows], len(wanted)) == np.frombuffer(wanted, np.uint8)).all(axis=1)
@@ -110,7 +110,8 @@ def has_zone(text: Bytes, start: Ints, end: Ints) -> tuple[bool, bool]:
 
 def _dashed(text: Bytes, start: Ints, end: Ints) -> Flags:
     """Cells that may be dates: a dash follows four bytes, which no number has."""
-    return (end - start >= 19) & (text[np.minimum(start + 4, len(text) - 1)] == 45)
+    dashed: Flags = (end - start >= 19) & (text[np.minimum(start + 4, len(text) - 1)] == 45)
+    return dashed
 
 
 def _wholes(text: Bytes, start: Ints, end: Ints) -> tuple[Ints, Flags]:
@@ -163,7 +164,9 @@ def _number(digits: Bytes) -> tuple[Ints, Flags]:
     low = digits - np.uint8(48)  # what is below "0" wraps round
     for place in range(digits.shape[1]):
         value = value * 10 + low[:, place]
-    good = np.ones(len(digits), np.bool_) if int(low.max(initial=0)) <= 9 else (low <= 9).all(axis=1)
+    good: Flags = np.ones(len(digits), np.bool_)
+    if int(low.max(initial=0)) > 9:
+        good = np.asarray((low <= 9).all(axis=1))
     return value, good
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -34,8 +34,11 @@ _FEED = {"gzip": 1 << 16, "zstd": 1 << 11}
 
 
 class _Unpacker(Protocol):
-    eof: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
 
     def decompress(self, data: bytes, /) -> bytes: ...
 
@@ -93,7 +96,7 @@ def read_head(path: Path, size: int) -> tuple[bytes, bool]:
     return b"".join(pieces), True
 
 
-def read_pieces(path: Path, size: int = PIECE) -> Iterator[bytes]:
+def read_pieces(path: Path, size: int = PIECE) -> Generator[bytes, None, None]:
     """The text in pieces that are not empty, without a byte-order mark. WorkbenchError names what is wrong."""
     try:
         mode = path.stat().st_mode

@@ -15,8 +15,8 @@ from engine.errors import WorkbenchError
 from traces.errors import WorkloadError
 from traces.readers.links import Link, resolve
 from traces.readers.origin import Origin, account, reasons
-from traces.readers.trace import Trace, open_trace
-from traces.rows import NO_TIME, Chunk, Drop, ReadOptions
+from traces.readers.trace import FAILED, Trace, open_trace
+from traces.rows import NO_TIME, Chunk, Drop, ReadOptions, Report
 from traces.workload import RequestSpec, Workload
 
 MOST_SKIPPED = 20
@@ -78,7 +78,7 @@ def read_workload(
                 ids[place],
                 0.0 if times[at] == NO_TIME else (times[at] - base) / 1e9,
                 after=None if parent is None else ids[parent],
-                where=f"{trace.path}:{lines[at]}",
+                where=trace.where(lines[at]),
                 **row,
             )
         )
@@ -129,15 +129,17 @@ def _has_text(fields: dict[str, Any]) -> bool:
 
 def _check(trace: Trace, kept: int) -> None:
     report = trace.report
-    if report.dropped and trace.options.strict:
-        more = sum(report.dropped.values()) - len(trace.problems)
+    if (bad := _bad(report)) and trace.options.strict:
+        more = bad - len(trace.problems)
         hint = f"\n  ({more} more are not listed)" if more else ""
         raise WorkloadError(
             str(trace.path), trace.problems, hint + ("\n  (--skip-bad leaves bad rows out)" if kept else "")
         )
     if not kept:
+        if report.kept:
+            raise WorkbenchError(f"{trace.path}: none of its {report.kept:,} rows is left by what was asked for")
         if report.dropped:
-            first = trace.problems[0]
+            first = next(iter(report.examples.values()))[0]
             raise WorkbenchError(f"{trace.path} holds no good rows: {reasons(report)} (the first: {first})")
         raise WorkbenchError(f"{trace.path} holds no requests")
     if report.failed == report.kept:
@@ -146,12 +148,16 @@ def _check(trace: Trace, kept: int) -> None:
         )
 
 
+def _bad(report: Report) -> int:
+    """Dropped rows but for those that a person wanted to be dropped."""
+    return sum(report.dropped.values()) - report.dropped[FAILED]
+
+
 def _notes(trace: Trace, origin: Origin, kept: int, renamed: int) -> list[str]:
     report, path = trace.report, trace.path
     notes = []
-    if report.dropped:
-        dropped = sum(report.dropped.values())
-        notes.append(f"{path}: {dropped} bad rows skipped, {kept} left ({reasons(report)})")
+    if bad := _bad(report):
+        notes.append(f"{path}: {bad} bad rows skipped, {kept} left ({reasons(report)})")
     if origin.warning:
         notes.append(f"{path}: {origin.warning}")
     if report.inversions:

@@ -15,7 +15,7 @@ class Parsing:
 
     def __init__(self, path: Path, options: ReadOptions, report: Report) -> None:
         check_unit(options.time_unit)
-        self.path = path
+        self.path = self.rows_in = path
         self.options = options
         self.line = 0
         self.state: dict[str, Any] = {}

@@ -77,6 +77,8 @@ class ServeGen(Reader):
             pairs = [(head.path, _mate(head.path, _RATES, _LENGTHS))]
         else:
             pairs = [(_mate(head.path, _LENGTHS, _RATES), head.path)]
+        if len(pairs) == 1:
+            context.rows_in = pairs[0][0]
         clients = [_requests(rates, lengths) for rates, lengths in pairs]
         return heapq.merge(*clients, key=lambda item: -1 if isinstance(item[1], Drop) else item[1].t_ns)
 

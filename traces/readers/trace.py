@@ -93,6 +93,10 @@ class Trace:
             return "date"
         return self._context.number_unit(said) if said and said != "date" else said
 
+    def where(self, line: int) -> str:
+        """`FILE:LINE` of a row."""
+        return f"{self._context.rows_in}:{line}"
+
     def chunks(self) -> Iterator[Chunk]:
         """The kept rows in file order. Raises WorkbenchError when the file turns out to be damaged."""
         records = self.reader.records(self._head, self._context)
@@ -200,7 +204,7 @@ class Trace:
         if row.failed or row.prompt_len == 0 or row.output_len == 0:
             row.failed = True
             if self.options.failed == "drop":
-                self._drop(line, _failure(row))
+                self.report.drop(self.where(line), _failure(row))
                 return None
             if self.options.failed == "min1":
                 row.failed = False
@@ -212,7 +216,7 @@ class Trace:
         self.report.failed += row.failed
         for reason in row.clamped:
             self.report.clamped[reason] += 1
-            self.report.example(reason, f"{self.path}:{line}")
+            self.report.example(reason, self.where(line))
         return row
 
     def take_back(self, line: int, failed: bool, fault: Drop) -> None:
@@ -223,7 +227,7 @@ class Trace:
         self._drop(line, fault)
 
     def _drop(self, line: int, fault: Drop) -> None:
-        where = f"{self.path}:{line}"
+        where = self.where(line)
         self.report.drop(where, fault)
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(f"{where}: {fault.detail or fault.reason}")

@@ -225,6 +225,7 @@ def test_blis_in_two_files_and_in_one(tmp_path: Path) -> None:
         workload = read_workload(path)
         assert workload.origin is not None and (workload.origin.format, workload.origin.unit) == ("blis", "us")
         first, third, second = workload.specs
+        assert path in (one, commented) or first.where == f"{rows}:2"
         assert (first.id, first.arrival, first.prompt_len, first.output_len) == ("0", 0.0, 150, 20)
         assert (first.client, first.deadline, first.session, first.failed) == ("alice", 0.5, None, False)
         assert (second.id, second.arrival, second.prompt_len, second.client) == ("r1", 0.5, 107, "t2")

@@ -109,7 +109,9 @@ def test_kind_10_zero_lengths_failed_at_their_source(tmp_path: Path) -> None:
     assert rows_of(path, failed="min1")[1].clamped == {"failed at its source, sent with 1 token": 3}
     assert lengths(path, failed="drop") == [(5, 5)]
     assert rows_of(path, failed="drop")[1].dropped == {"failed at its source": 3}
+    assert len(read_workload(path, ReadOptions(failed="drop", strict=True)).specs) == 1  # as asked: no bad rows
     only = write(tmp_path / "b", VIDUR, "0,5,0")
+    assert "holds no good rows: 1 failed at its source" in refusal(only, failed="drop")
     assert "holds no rows to send: 1 failed at their source (--failed min1 sends them)" in refusal(only)
 
 
