@@ -13,6 +13,7 @@ import traceback
 from collections import deque
 from typing import Any
 
+from engine.clock import RealClock, VirtualClock
 from engine.commands import Abort, Command, Pause, Rebuild, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.engine import Engine
 from engine.errors import WorkbenchError
@@ -40,6 +41,8 @@ class EngineThread:
         self._stopping = False
         self._steps_left: int | None = None
         self._not_before = 0.0
+        self._wall = RealClock()
+        """The pace is one for people to watch, whatever clock the engine has."""
         self._thread = threading.Thread(target=self._main, name=THREAD_NAME, daemon=True)
 
     @property
@@ -103,9 +106,9 @@ class EngineThread:
             self._apply_waiting()
             if self._stopping:
                 return
-            wait = self._not_before - engine.clock.now()
+            begun = self._wall.now()
+            wait = self._not_before - begun
             runnable = not engine.paused and (engine.pace is None or wait <= 0)
-            begun = engine.clock.now()
             record = engine.step(run=runnable)
             if record is not None:
                 self._records.append(record)
@@ -113,7 +116,19 @@ class EngineThread:
                     self._not_before = begun + 1 / engine.pace if engine.pace else 0.0
                     self._count_down()
                 continue
-            self._wait(self._patience(runnable, wait))
+            if not self._jump(runnable):
+                self._wait(self._patience(runnable, wait))
+
+    def _jump(self, runnable: bool) -> bool:
+        """Virtual time passes at once to the next event, if there is one to come."""
+        engine = self._engine
+        if not runnable or not isinstance(engine.clock, VirtualClock):
+            return False
+        event = engine.next_event()
+        if event is None or event <= engine.clock.now():
+            return False
+        engine.clock.advance_to(event)
+        return True
 
     def _count_down(self) -> None:
         if self._steps_left is not None:
@@ -126,7 +141,7 @@ class EngineThread:
         """Seconds until something could happen by itself; None when only a command can wake the engine."""
         engine = self._engine
         times = []
-        event = engine.next_event()
+        event = None if isinstance(engine.clock, VirtualClock) else engine.next_event()
         if event is not None:
             times.append(event - engine.clock.now())
         if not engine.paused and engine.scheduler.requests:

@@ -20,9 +20,11 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
+from engine.clock import VirtualClock
 from engine.errors import WorkbenchError
 from traces.metrics import Metrics, RequestRow
 from workbench.log import write_fault
+from workbench.model.progress import Progress, clock_text
 from workbench.say import StatusLine, error, say
 from workbench.session import start_at
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from engine.host import EngineInfo
     from engine.records import Iteration
     from engine.request import Request
+    from traces.slo import Slo
 
 NAP = 0.1
 """Longest sleep in seconds: an interrupt is answered this soon."""
@@ -123,12 +126,19 @@ def run_headless(
     *,
     as_json: bool = False,
     out: OutFile | None = None,
+    slo: Slo | None = None,
+    definitions: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted."""
-    metrics = Metrics(info, planned=len(requests))
+    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted.
+
+    The list is empty afterwards. On a virtual clock nobody sleeps.
+    slo: what goodput is measured by. definitions: tell in full what every figure means.
+    """
+    metrics = Metrics(info, planned=len(requests), slo=slo)
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
+    progress = Progress(requests, virtual=isinstance(engine.clock, VirtualClock))
     fault: str | None = None
     what = ""
     unwritten: OSError | None = None
@@ -137,6 +147,7 @@ def run_headless(
 
     def take(it: Iteration) -> None:
         nonlocal rejected, unwritten
+        progress.add(it)
         rows = list(metrics.add(it))
         for row in rows:
             if row.prompt_len is None:
@@ -161,10 +172,11 @@ def run_headless(
         try:
             for request in requests:
                 engine.submit(request)
+            requests.clear()  # each is forgotten when it has ended: the prompts of a long trace are many
             for it in _iterations(engine, interrupt, sleep):
                 take(it)
                 if line.due:
-                    line.show(_status(metrics, it))
+                    line.show(_status(metrics, progress, it))
         except Exception as problem:  # whatever it is, what was measured so far is still told
             fault = traceback.format_exc()
             what = f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}"
@@ -177,7 +189,7 @@ def run_headless(
                 out.commit()
             except OSError as problem:
                 unwritten = problem
-    _print(summary, as_json)
+    print_summary(summary, as_json=as_json, definitions=definitions)
     if fault is not None:
         error(f"the engine stopped with a fault ({what}); the traceback is in {write_fault(fault)}")
         return FAULT
@@ -203,22 +215,32 @@ def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], N
             return
         due = engine.next_event()
         if due is not None:
-            sleep(min(max(due - engine.clock.now(), 0.0), NAP))
+            if isinstance(engine.clock, VirtualClock):
+                engine.clock.advance_to(due)
+            else:
+                sleep(min(max(due - engine.clock.now(), 0.0), NAP))
             continue
         stuck += 1
         if stuck > STUCK:
             raise RuntimeError(f"the engine has work and did nothing {STUCK} times in a row")
 
 
-def _status(metrics: Metrics, it: Iteration) -> str:
+def _status(metrics: Metrics, progress: Progress, it: Iteration) -> str:
+    wall = metrics.wall_s
+    speed = f"{metrics.output_tokens / wall:.0f}" if wall else "-"
     return (
-        f"{metrics.ended}/{metrics.planned} requests ended · {len(it.running)} running · {it.num_waiting} waiting · "
-        f"{metrics.output_tokens} tokens · {metrics.iterations} iterations"
+        f"{progress.bar()} {metrics.ended}/{metrics.planned} ended · {progress.position(it.t_end)} · "
+        f"{len(it.running)} run {it.num_waiting} wait · {speed} tok/s · ETA {clock_text(progress.eta(it.t_end))}"
     )
 
 
-def _print(summary: dict[str, Any], as_json: bool) -> None:
+def print_summary(summary: dict[str, Any], *, as_json: bool = False, definitions: bool = False) -> None:
+    """On stdout: tables, or one JSON object; with their definitions in full (a key `definitions`) if asked."""
     if as_json:
+        if definitions:
+            from traces.definitions import as_dict
+
+            summary = {**summary, "definitions": as_dict()}
         print(json.dumps(summary), flush=True)
         return
     from rich.console import Console
@@ -226,5 +248,5 @@ def _print(summary: dict[str, Any], as_json: bool) -> None:
     from workbench.summary import summary_tables
 
     console = Console()
-    for table in summary_tables(summary):
+    for table in summary_tables(summary, definitions):
         console.print(table)

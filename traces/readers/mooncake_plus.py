@@ -30,6 +30,8 @@ class MooncakePlus(Reader):
     def sniff(self, head: Head) -> int:
         rows = [record for record in head.records if isinstance(record, dict)]
         names = {name for row in rows for name in row}
+        if names & {"arrival", "prompt_len", "output_len"}:
+            return NO  # the workbench's own rows have sessions and messages too
         if "chat_id" in names or not names & set(PROMPTS) or any(isinstance(r.get("hash_ids"), dict) for r in rows):
             return NO
         if "messages" in names and not names & {"timestamp", "delay", "output_length", "hash_ids"}:

@@ -81,6 +81,11 @@ class Trace:
         return self.reader.title
 
     @property
+    def container(self) -> str:
+        """csv, jsonl or json."""
+        return self._head.container.value
+
+    @property
     def unit(self) -> str:
         """s, ms, us, ns or date; "" without times."""
         said = self._table.unit if self._table is not None and self._table.time else self.reader.unit

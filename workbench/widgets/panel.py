@@ -58,6 +58,8 @@ class Scene:
     """The engine is being built anew."""
     ended: bool = False
     """The engine has stopped or failed."""
+    replayed: str = ""
+    """How far a replay has come, and how long the rest will take."""
 
     @property
     def computing(self) -> str:
