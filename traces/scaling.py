@@ -83,12 +83,7 @@ class Scaling:
         high = float("inf") if self.end is None else first + self.end
         times = [chain[0].arrival for chain in _chains(specs)]
         kept = [spec for spec, time in zip(specs, _times(specs, times), strict=True) if low <= time < high]
-        asked = " ".join(
-            f"{name} {value:g}" for name, value in (("--from", self.start), ("--to", self.end)) if value is not None
-        )
-        what = [
-            f"{asked}: {len(specs) - len(kept):,} of {len(specs):,} rows left out (the trace spans {last - first:g} s)"
-        ]
+        what = [window_line(self.start, self.end, len(specs) - len(kept), len(specs), last - first)]
         kept = bridged(specs, kept)
         zero = min((spec.arrival for spec in kept if spec.after is None), default=0.0)
         return [dataclasses.replace(spec, arrival=max(0.0, spec.arrival - zero)) for spec in kept], what
@@ -183,6 +178,12 @@ class Scaling:
         if texts:
             what.append(f"--len-scale: {texts:,} prompts are text or ids and keep their length")
         return out, what
+
+
+def window_line(start: float | None, end: float | None, out: int, rows: int, span: float) -> str:
+    """What --from and --to did, for people."""
+    asked = " ".join(f"{name} {value:g}" for name, value in (("--from", start), ("--to", end)) if value is not None)
+    return f"{asked}: {out:,} of {rows:,} rows left out (the trace spans {span:g} s)"
 
 
 def _shorter(spec: RequestSpec, scale: float) -> RequestSpec:

@@ -16,6 +16,7 @@ import typer
 
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
+from workbench.commands.export import export
 from workbench.commands.model import app as model_app
 from workbench.commands.options import Running, Showing, with_running, with_showing
 from workbench.commands.reading import with_reading
@@ -105,6 +106,7 @@ def run(
 
 
 app.command()(with_knobs(with_showing(with_running(with_reading(replay)))))
+app.command()(export)
 
 
 @app.command()

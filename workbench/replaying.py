@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,11 +40,14 @@ class Replay:
 def prepare(replay: Replay) -> tuple[Workload, list[str]]:
     """The workload, and its account: a line each. Raises WorkbenchError."""
     scaling = replay.scaling
-    whole = scaling.start is not None or scaling.end is not None
+    window = None if scaling.start is None and scaling.end is None else (scaling.start, scaling.end)
+    limit = scaling.limit if window is None else None
     try:
-        workload, account = read_trace(replay.path, replay.reading, limit=None if whole else scaling.limit)
+        workload, account, windowed = read_trace(replay.path, replay.reading, limit=limit, window=window)
     except WorkloadError as error:
         raise WorkloadError(str(replay.path), error.problems, "\n  (without --strict bad rows are left out)") from None
+    if windowed:
+        scaling = dataclasses.replace(scaling, start=None, end=None)
     if not workload.specs:
         raise WorkbenchError(f"{replay.path}: there is no request to send" + "".join(f"\n  {line}" for line in account))
     told: list[str] = []

@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
+
+from traces.rows import ReadOptions
+from workbench.commands.reading import with_reading
+from workbench.knob_options import with_knobs
 
 DATA = Path(__file__).parents[1] / "traces" / "data"
 AZURE = DATA / "azure2023_conv_2000.csv"
@@ -277,3 +283,20 @@ def test_help_fits_a_small_terminal(env: dict[str, str]) -> None:
         assert max(map(len, text.splitlines())) <= 80
     for option in ("--format", "--time-unit", "--columns", "--failed", "--short-ids", "--client-from", "--strict"):
         assert option in good(trace(env, "inspect", "--help"))
+
+
+def test_reading_options_go_with_knobs() -> None:
+    app = typer.Typer()
+    got: list[Any] = []
+
+    @app.command()
+    @with_knobs
+    @with_reading
+    def play(file: Path, knobs: Any = None, reading: Any = None) -> None:
+        got.extend((file, knobs, reading))
+
+    options = ["f", "--max-num-seqs", "3", "--columns", "a, b", "--failed", "min1", "--time-unit", "us", "--strict"]
+    assert CliRunner().invoke(app, options).exit_code == 0
+    reading = ReadOptions(columns=("a", "b"), failed="min1", time_unit="us", strict=True)
+    assert got == [Path("f"), {"max_num_seqs": "3"}, reading]
+    assert CliRunner().invoke(app, ["f"]).exit_code == 0 and got[-1] == ReadOptions()

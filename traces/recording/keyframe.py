@@ -33,7 +33,8 @@ def keyframe(encoder: Encoder, knobs: dict[str, KnobValue]) -> dict[str, Any]:
         "r": encoder.numbers.next, "pool": [view.num_blocks, view.block_size],
         "kn": [[name, number(value)] for name, value in view.knobs.items() if value != knobs.get(name)],
         "kv": view.knob_version,
-        "run": to_ranges([of[id] for id in view.running]), "req": [_row(of[id], view.requests[id], encoder) for id in encoder.started],
+        "run": to_ranges([of[id] for id in view.running]),
+        "req": [_row(of[id], view.requests[id], encoder) for id in encoder.started],
         "q": to_ranges([of[id] for id in view.queued]), "head": to_ranges([of[id] for id in view.waiting_head]),
         "nw": view.num_waiting,
         "cached": flag_ranges(view.cached), "own": _odd_owners(view, of), "free": view.free_blocks,
@@ -188,13 +189,14 @@ class Restored:
             numbers[request.id] = row[0]
         queued = from_ranges(line["q"])
         names = past.names(queued)
-        for ref, id in zip(queued, names, strict=True):
-            self.names.add(ref, id)
-        unread = {id: ref for ref, id in zip(queued, names, strict=True) if id not in read}
+        self.names.add_all(queued, names)
+        unread = dict(zip(names, queued, strict=True))
+        for id in read:
+            unread.pop(id, None)
         view.requests = LazyRequests(
             read,
             unread,
-            {**numbers, **unread},
+            numbers | unread,
             lambda ref: RequestView(*past.arrival(ref)),
         )
         view.queued = dict.fromkeys(names)

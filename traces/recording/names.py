@@ -55,6 +55,9 @@ class Names:
     def add(self, number: int, id: str) -> None:
         self._known[number] = id
 
+    def add_all(self, numbers: Iterable[int], ids: Iterable[str]) -> None:
+        self._known.update(zip(numbers, ids, strict=True))
+
     def of(self, ref: Ref) -> str:
         if type(ref) is str:
             return ref

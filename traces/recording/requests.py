@@ -6,8 +6,10 @@ Reading who is there, with all lengths, does not parse a prompt.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
+from engine.errors import RequestError
 from engine.records import Arrived
 from engine.sampling_params import SamplingParams
 from traces.recording.ints import pack, unpack
@@ -81,15 +83,16 @@ def arrived_of(line: dict[str, Any], prompt: dict[str, Any] | None) -> Arrived:
 
 
 def params_of(values: dict[str, Any] | None) -> SamplingParams:
+    """The same object for the same values: there are few different ones."""
     if not values:
         return _DEFAULT
-    known = {name: value for name, value in values.items() if name in _PARAMS}
-    for name in ("stop", "stop_token_ids"):
-        if name in known:
-            known[name] = tuple(known[name])
-    from engine.errors import RequestError
+    key = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in values.items())
+    return _params(key)
 
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _params(values: tuple[tuple[str, Any], ...]) -> SamplingParams:
     try:
-        return SamplingParams(**known)
+        return SamplingParams(**{name: value for name, value in values if name in _PARAMS})
     except RequestError as error:
         raise BadLine(str(error)) from None

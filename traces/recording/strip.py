@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.records import Arrived, Iteration
+from engine.records import Arrived, Iteration, Token
 from engine.request import FinishReason
 
 UNKNOWN = -1
@@ -20,7 +20,8 @@ def without_text(it: Iteration) -> Iteration:
             for one in it.finished
         ]
     )
-    tokens = tuple([token._replace(token_id=UNKNOWN, text="") for token in it.tokens])
+    new = tuple.__new__
+    tokens = tuple([new(Token, (token[0], UNKNOWN, "")) for token in it.tokens])
     rebuilt = it.rebuilt
     if rebuilt is not None and rebuilt.prompts:
         rebuilt = rebuilt._replace(prompts=tuple([(id, (UNKNOWN,) * len(ids)) for id, ids in rebuilt.prompts]))

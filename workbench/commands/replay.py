@@ -83,8 +83,8 @@ def replay(
     from workbench.replaying import Replay, is_recording, prepare
     from workbench.session import MOST_REPEATS, RunOptions, check_options
 
-    if is_recording(file):
-        raise WorkbenchError(f"{file} is a recording of a run, not a trace of requests")
+    if reading.format is None and is_recording(file):
+        raise WorkbenchError(f"{file} is a recording of a run; --format recording sends its requests again")
     for name, value, low, high in (
         ("--speed", speed, 1e-6, 1e9),
         ("--limit", limit, 1, 1 << 40),
