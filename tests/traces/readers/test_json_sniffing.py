@@ -119,3 +119,11 @@ def test_side_files_and_foreign_objects_are_nobodys(tmp_path: Path) -> None:
 
 def test_a_broken_first_row_does_not_hide_the_format(tmp_path: Path) -> None:
     assert claimed_by(lines(tmp_path / "a.jsonl", b'{"timestamp": 0, "inp', MOONCAKE, MOONCAKE)) == "mooncake"
+
+
+def test_a_document_with_objects_on_lines_of_their_own(tmp_path: Path) -> None:
+    spans = [json.dumps(span) for span in WRITTEN["otel"][0]["resourceSpans"][0]["scopeSpans"][0]["spans"] * 3]
+    path = tmp_path / "a.json"
+    path.write_text('{"resourceSpans": [{"scopeSpans": [{"spans": [\n' + ",\n".join(spans) + "\n]}]}]}\n")
+    trace = open_trace(path)
+    assert sum(len(chunk) for chunk in trace.chunks()) == 3
