@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from traces.rows import Drop, ReadOptions, Row
 
 if TYPE_CHECKING:
-    from traces.readers.jsonlines import JsonLines
+    from traces.readers.jsonlines import FastLines
     from traces.readers.table import Table
 
 NO, MAYBE, LIKELY, SURE = 0, 10, 50, 100
@@ -110,9 +110,11 @@ class Reader:
     from_start: bool = False
     """Times count from the start of the run: they are not rebased."""
 
-    lines: JsonLines | None = None
-    """JSON lines that are a time, two lengths and block ids, and nothing else: clean blocks of them are then read
-    without Python for each row. All others go through `parse`."""
+    unique_ids: bool = False
+    """A second row with the id of another is a mistake; else it gets another id. Seen when all rows are together."""
+    lines: FastLines | None = None
+    """JSON lines of a few fields and nothing else: clean blocks of them are then read without Python for each row. All
+    others go through `parse`."""
 
     def sniff(self, head: Head) -> int:
         """NO to SURE. The surest reader gets the file."""

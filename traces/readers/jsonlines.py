@@ -10,7 +10,7 @@ strict reading does not expect (another field, a fraction, text, a blank line, b
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -29,6 +29,12 @@ class Columns(NamedTuple):
     more: list[dict[str, Any]]
     clean: Flags
     """The others have to go through `parse`."""
+
+
+class FastLines(Protocol):
+    def columns(self, raw: bytes, unit: str) -> Columns | None:
+        """Of whole lines, one row each; None when the block is not clean. `unit`: of times that are numbers."""
+        ...
 
 
 class JsonLines:

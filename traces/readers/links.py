@@ -50,13 +50,13 @@ def resolve(links: Sequence[Link], by_source: dict[str, int], *, closed_loop: bo
         skipped += parent != first
     notes = []
     if late:
-        notes.append(f"{late} rows come before the turn that they follow; the order of turns holds")
+        notes.append(f"rows earlier than the turn that they follow: {late} (the order of turns holds)")
     if orphans:
-        notes.append(f"{orphans} rows follow a request that is not in the file: they start by themselves")
+        notes.append(f"rows that follow a request which is not in the file: {orphans} (they start by themselves)")
     if cycles:
-        notes.append(f"{cycles} rows that follow each other in a circle: broken at the first of them")
+        notes.append(f"circles of rows that follow each other: {cycles} (broken at the first row of each)")
     if skipped:
-        notes.append(f"{skipped} rows follow one that failed at its source: they follow the one before it")
+        notes.append(f"rows that follow one which failed at its source: {skipped} (they follow the one before it)")
     return Resolved(after, notes)
 
 

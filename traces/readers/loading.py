@@ -16,7 +16,7 @@ from traces.errors import WorkloadError
 from traces.readers.links import Link, resolve
 from traces.readers.origin import Origin, account, reasons
 from traces.readers.trace import Trace, open_trace
-from traces.rows import NO_TIME, Chunk, ReadOptions
+from traces.rows import NO_TIME, Chunk, Drop, ReadOptions
 from traces.workload import RequestSpec, Workload
 
 MOST_SKIPPED = 20
@@ -52,6 +52,8 @@ def read_workload(
             del lines[limit:], times[limit:], rows[limit:]
             trace.report.notes.append(f"only the first {limit:,} rows were used")
             break
+    if trace.reader.unique_ids:
+        lines, times, rows = _without_repeats(trace, lines, times, rows)
     _check(trace, len(rows))
     timed = [t for t in times if t != NO_TIME]
     low, high = min(timed, default=0), max(timed, default=0)
@@ -103,6 +105,24 @@ def _fields(chunk: Chunk) -> list[dict[str, Any]]:
     ]
 
 
+def _without_repeats(
+    trace: Trace, lines: list[int], times: list[int], rows: list[dict[str, Any]]
+) -> tuple[list[int], list[int], list[dict[str, Any]]]:
+    """Rows whose id another row has were read well and are dropped after all."""
+    first: dict[str, int] = {}
+    kept = []
+    for at, row in enumerate(rows):
+        id = row.get("id")
+        if id is None or first.setdefault(id, at) == at:
+            kept.append(at)
+        else:
+            fault = Drop("bad id", f"field 'id': {id!r} is already the id of line {lines[first[id]]}")
+            trace.take_back(lines[at], row["failed"], fault)
+    if len(kept) == len(rows):
+        return lines, times, rows
+    return [lines[at] for at in kept], [times[at] for at in kept], [rows[at] for at in kept]
+
+
 def _has_text(fields: dict[str, Any]) -> bool:
     return "prompt" in fields or "messages" in fields or "prompt_ids" in fields
 
@@ -138,7 +158,7 @@ def _notes(trace: Trace, origin: Origin, kept: int, renamed: int) -> list[str]:
         step = "step" if report.inversions == 1 else "steps"
         notes.append(f"{path}: rows are not in order of arrival ({report.inversions} {step} back); arrival times hold")
     if renamed:
-        notes.append(f"{path}: {renamed} ids stood for several rows and got a number")
+        notes.append(f"{path}: rows with an id that another row has: {renamed} (they got a number)")
     if not trace.reader.from_start:
         notes += [f"{path}: {origin.line}", f"{path}: {account(report)}"]
     return notes + [f"{path}: {note}" for note in report.notes]

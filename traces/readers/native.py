@@ -197,8 +197,6 @@ FIELDS: dict[str, Field] = {field.name: field for field in _ROWS}
 PROMPTS = ("prompt", "messages", "prompt_ids", "prompt_len")
 _OURS = frozenset(("prompt_len", "prompt_ids", "prefix_ids", "output_len", "arrival", "t_ns"))
 """Fields that no other format of prompts has: with one of them the file is surely native."""
-_IDS = "ids"
-"""In the context's state: id to the line that has it. An id is taken even when the rest of its row is bad."""
 
 
 class Native(Reader):
@@ -207,6 +205,7 @@ class Native(Reader):
     unit = "s"
     containers = (Container.JSONL, Container.JSON)
     from_start = True
+    unique_ids = True
 
     def sniff(self, head: Head) -> int:
         return max((_looks_native(record) for record in head.records if isinstance(record, dict)), default=NO)
@@ -220,9 +219,6 @@ class Native(Reader):
             if t_ns is not None:
                 raise _fault("t_ns", "given together with 'arrival'; a request has one arrival")
             t_ns = to_ns(values.pop("arrival"), context.options.time_unit or "s")
-        seen = context.state.setdefault(_IDS, {})
-        if (id := values.get("id")) is not None and seen.setdefault(id, context.line) != context.line:
-            raise _fault("id", f"{id!r} is already the id of line {seen[id]}")
         clamped: tuple[str, ...] = ()
         if "prefix_ids" in values:
             values["prefix_lens"], cut = _reach(values)

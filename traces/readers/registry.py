@@ -9,12 +9,14 @@ from traces.readers.burstgpt import BurstGpt
 from traces.readers.generic_csv import GenericCsv
 from traces.readers.json_readers import JSON_READERS
 from traces.readers.native import Native
+from traces.readers.native_lines import NativeLines
 from traces.readers.servegen import ServeGen
 from traces.readers.splitwise import SplitwiseSim
 from traces.readers.tracelab import TraceLab
 from traces.readers.vidur import Vidur
 from traces.readers.vtc import Vtc
 
+Native.lines = NativeLines()  # set here: it is made from the fields that `native` defines
 READERS: list[Reader] = [
     # CSV
     Azure(),

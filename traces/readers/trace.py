@@ -19,7 +19,7 @@ from traces.readers.choosing import choose
 from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
 from traces.readers.fields import CLIENT_FOUND
 from traces.readers.files import read_blocks
-from traces.readers.jsonlines import JsonLines
+from traces.readers.jsonlines import FastLines
 from traces.readers.parsing import Parsing
 from traces.readers.registry import READERS
 from traces.readers.sources import csv_record, decoded, records_of
@@ -215,6 +215,13 @@ class Trace:
             self.report.example(reason, f"{self.path}:{line}")
         return row
 
+    def take_back(self, line: int, failed: bool, fault: Drop) -> None:
+        """A kept row turns out to be of no use, seen beside the others: it counts as dropped."""
+        self.report.read -= 1
+        self.report.kept -= 1
+        self.report.failed -= failed
+        self._drop(line, fault)
+
     def _drop(self, line: int, fault: Drop) -> None:
         where = f"{self.path}:{line}"
         self.report.drop(where, fault)
@@ -306,7 +313,7 @@ class Trace:
                 kept_rows.append(row)
         return kept_lines, kept_rows
 
-    def _json_blocks(self, fast: JsonLines) -> Iterator[Chunk]:
+    def _json_blocks(self, fast: FastLines) -> Iterator[Chunk]:
         unit = self._context.number_unit(self.reader.unit)
         for number, block in read_blocks(self.path, JSON_BLOCK):
             columns = None if self.options.client_from else fast.columns(block, unit)
@@ -337,7 +344,7 @@ class Trace:
         for place, raw in lines:
             if not raw or raw.isspace():
                 continue
-            for row in self._rows(number + place, decoded(raw)):
+            for row in self._rows(number + place, decoded(raw.rstrip(b"\r"))):
                 kept_lines.append(number + place)
                 kept_rows.append(row)
         return kept_lines, kept_rows

@@ -19,10 +19,10 @@ from traces.rows import ReadOptions
 
 def test_azure_2023(tmp_path: Path) -> None:
     """CRLF, 7 digits, naive dates; the first rows are quoted in the data set's own description."""
-    path = DATA / "azure2023_conv_300.csv"
+    path = DATA / "azure2023_conv_2000.csv"
     workload = read_workload(path)
     assert workload.origin is not None and workload.report is not None
-    assert (workload.origin.format, workload.origin.unit, workload.report.read) == ("azure", "date", 300)
+    assert (workload.origin.format, workload.origin.unit, workload.report.read) == ("azure", "date", 2000)
     first, second, third = workload.specs[:3]
     assert (first.arrival, first.prompt_len, first.output_len, first.where) == (0.0, 374, 44, f"{path}:2")
     assert (second.arrival, second.prompt_len, second.output_len) == (4.314579, 396, 109)
@@ -32,7 +32,7 @@ def test_azure_2023(tmp_path: Path) -> None:
 
 def test_azure_2023_is_what_vidur_made_of_it() -> None:
     """Vidur's splitwise_conv is the same trace in seconds from its start."""
-    azure = read_workload(DATA / "azure2023_conv_300.csv").specs
+    azure = read_workload(DATA / "azure2023_conv_2000.csv").specs[:300]
     vidur = read_workload(DATA / "vidur_splitwise_conv_300.csv").specs
     assert [(spec.prompt_len, spec.output_len) for spec in azure] == [(s.prompt_len, s.output_len) for s in vidur]
     assert all(abs(a.arrival - v.arrival) < 1e-6 for a, v in zip(azure, vidur, strict=True))
@@ -298,7 +298,7 @@ def test_a_unit_is_never_guessed_silently(tmp_path: Path) -> None:
 
 
 def test_formats_are_chosen_by_name_when_asked(tmp_path: Path) -> None:
-    path = DATA / "azure2023_conv_300.csv"
+    path = DATA / "azure2023_conv_2000.csv"
     assert open_trace(path, ReadOptions(format="azure")).format == "azure"
     assert "did you mean 'azure'?" in refusal(path, format="Azur")
     assert "there are azure, burstgpt" in refusal(path, format="qqqq")
@@ -314,5 +314,5 @@ def test_formats_are_chosen_by_name_when_asked(tmp_path: Path) -> None:
 
 def test_packed_csv(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes(gzip.compress((DATA / "azure2023_conv_300.csv").read_bytes()))
-    assert len(rows_of(path)[0]) == 300
+    path.write_bytes(gzip.compress((DATA / "azure2023_conv_2000.csv").read_bytes()))
+    assert len(rows_of(path)[0]) == 2000

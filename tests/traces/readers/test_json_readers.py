@@ -102,7 +102,7 @@ def test_bailian(tmp_path: Path) -> None:
     orphan, next_turn = workload.specs
     assert (orphan.after, orphan.session) == (None, "4")
     assert (next_turn.after, next_turn.session, next_turn.delay) == ("9", "4", 2.5)
-    assert any("1 rows follow a request that is not in the file" in note for note in workload.notes)
+    assert any("rows that follow a request which is not in the file: 1" in note for note in workload.notes)
 
 
 def test_mooncake_plus_sessions(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def claimed_by(path: Path) -> str:
 
 
 CSV = {
-    "azure2023_conv_300.csv": "azure",
+    "azure2023_conv_2000.csv": "azure",
     "azure2024_code_10rows.csv": "azure",
     "azure2025_multimodal_10rows.csv": "azure",
     "inference_perf_azure_trace_example.csv": "azure",
