@@ -47,7 +47,8 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
         if isinstance(values[0], list) and len(lines) > 1:  # rows that are lists
             return [Head(path, Container.JSONL, records=_known(values), whole=whole)]
         return [_document(path, raw, whole, array=True)]
-    if first == b"{" and not objects:
+    if first == b"{" and (not objects or (values[0] is _NONE and 2 * len(objects) < len(values))):
+        # A document may have some of its inner objects on lines of their own, the last of them without a comma.
         return [_document(path, raw, whole, array=False)]
     if objects and (first == b"{" or 2 * len(objects) >= len(values)):
         heads = [Head(path, Container.JSONL, records=_known(values), whole=whole)]

@@ -98,7 +98,7 @@ class MooncakePlus(Reader):
             # Where turns are out of order in the file their numbers say what follows what.
             in_order = record.get("turn") is None or turn == last[1] + 1
             row.more |= {"after": last[0] if in_order else f"{session}/{turn - 1}", "delay": pause}
-            if "prompt_len" not in row.more and row.prompt_len is None:
+            if row.prompt_len is None:
                 context.note("turns are sent as they stand, without the texts of earlier turns before them")
         elif turn > 1 and not last and delay is not None:
             row.more |= {"after": f"{session}/{turn - 1}", "delay": pause}

@@ -17,6 +17,7 @@ from traces.readers.otel_spans import (
     CLIENT,
     INPUT_TOKENS,
     LIMIT,
+    OURS,
     OUTPUT_TOKENS,
     SAMPLING,
     SESSION,
@@ -57,6 +58,7 @@ class OTel(Reader):
 def _rows(calls: list[Span], context: Context) -> Iterator[Row | Drop]:
     made: list[Row | Drop] = []
     sessions: defaultdict[str, list[tuple[Row, Times]]] = defaultdict(list)
+    named: set[str] = set()
     for call in calls:
         try:
             row, span = _row(call, context)
@@ -64,11 +66,16 @@ def _rows(calls: list[Span], context: Context) -> Iterator[Row | Drop]:
             made.append(fault)
             continue
         made.append(row)
-        sessions[row.more["session"]].append((row, span))
-    for members in sessions.values():
+        session = name(given(call.attributes, *SESSION))
+        if session is not None:
+            named.add(session)
+        sessions[session or call.trace].append((row, span))
+    for session, members in sessions.items():
+        if len(members) == 1 and session not in named:  # a trace of one call is no conversation
+            continue
         rows, times = zip(*sorted(members, key=lambda member: member[1].start_ns), strict=True)
         for turn, (row, link) in enumerate(zip(rows, links(times), strict=True)):
-            row.more["turn"] = turn
+            row.more |= {"session": session, "turn": turn}
             if link is not None:
                 row.more |= {"after": rows[link.call].more["id"], "delay": link.delay_ns / 1e9}
     yield from made
@@ -98,7 +105,8 @@ def _row(call: Span, context: Context) -> tuple[Row, Times]:
     elif (limit := given(about, *LIMIT)) is not None:
         row.more["max_tokens"] = checked("max_tokens", limit)
     row.more.update(sampling({ours: about.get(theirs) for theirs, ours in SAMPLING.items()}))
-    trace = call.trace or "trace"
-    row.more |= {"id": f"{trace}/{call.id}" if call.id else f"{trace}/{row.t_ns}"}
-    row.more |= {"session": name(given(about, *SESSION)) or trace, **client(about, context, *CLIENT)}
+    for theirs, ours in OURS.items():
+        if about.get(theirs) is not None:
+            row.more[ours] = checked(ours, about[theirs])
+    row.more |= {"id": f"{call.trace}/{call.id or start_ns}", **client(about, context, *CLIENT)}
     return row, Times(start_ns, end_ns)

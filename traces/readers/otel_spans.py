@@ -18,8 +18,10 @@ OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens",
 LIMIT = ("gen_ai.request.max_tokens", "llm.request.max_tokens")
 INPUT = ("gen_ai.input.messages", "gen_ai.prompt")
 OUTPUT_TEXT = ("gen_ai.output.text", "gen_ai.completion")
+IN_EVENTS = {*INPUT, *OUTPUT_TEXT, "gen_ai.output.messages", "gen_ai.system_instructions"}
 SESSION = ("gen_ai.conversation.id", "session.id", "exgentic.session.id")
-CLIENT = ("enduser.id", "user.id", "service.name")
+CLIENT = ("workbench.client", "enduser.id", "user.id", "service.name")
+OURS = {"workbench.priority": "priority", "workbench.deadline_s": "deadline"}
 SAMPLING = {
     "gen_ai.request.temperature": "temperature",
     "gen_ai.request.top_p": "top_p",
@@ -68,6 +70,10 @@ def _span(span: Any, about: dict[str, Any], trace: str) -> Span:
         **_attributes(given(span, "resource_attributes", "resourceAttributes")),
         **_attributes(span.get("attributes")),
     }
+    for event in _objects(span.get("events")):  # where older instrumentation puts texts
+        for key, value in _attributes(event.get("attributes")).items():
+            if key in IN_EVENTS:
+                attributes.setdefault(key, value)
     start, end = (
         given(span, f"{when}_time", f"{when}TimeUnixNano", f"{when}_time_unix_nano") for when in ("start", "end")
     )

@@ -381,6 +381,20 @@ def test_otlp_with_old_and_new_names(tmp_path: Path) -> None:
     assert any("not model calls" in note for note in workload.notes)
 
 
+def test_otlp_traces_of_one_call_and_texts_in_events(tmp_path: Path) -> None:
+    alone = otlp_span("a", 10**9, 2 * 10**9, gen_ai__operation__name="chat", workbench__client="ann",
+                      workbench__priority=3)  # fmt: skip
+    alone["events"] = [
+        {"name": "gen_ai.content.prompt", "attributes": [
+            {"key": "gen_ai.prompt", "value": {"stringValue": '[{"role": "user", "content": "Hi"}]'}}]},
+        {"name": "gen_ai.content.completion", "attributes": [
+            {"key": "gen_ai.completion", "value": {"stringValue": "Hello you"}}]},
+    ]  # fmt: skip
+    (spec,) = specs(tmp_path / "a.jsonl", otlp(alone))
+    assert (spec.messages, spec.output_len, spec.session) == ((("user", "Hi"),), 3, None)
+    assert (spec.client, spec.priority) == ("ann", 3)
+
+
 def test_dynamo_in_order_of_completion(tmp_path: Path) -> None:
     """The long request began first and is written last; hashes need all of their 64 bits."""
     big = (1 << 64) - 1

@@ -12,9 +12,13 @@ from engine.host import EngineInfo
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from tests.engine.fakes import fake_engine
+from traces.exports.otel import OtelSpans
+from traces.exports.recorded import export_recording
+from traces.exports.run import Job
 from traces.readers import read_workload
 from traces.readers.recorded import NOT_ENDED
-from traces.recording import Header, Recorder
+from traces.recording import Header, Recorder, Recording
+from traces.workload import RequestSpec
 
 REQUESTS = [
     Request("a", [5, 6, 7], SamplingParams(max_tokens=4), client="ann", arrival=2.5, session="s"),
@@ -92,3 +96,21 @@ def test_a_recording_whose_writer_was_killed(tmp_path: Path, lost: int) -> None:
     last = raw.rindex(b"\n", 0, len(raw) - 1)
     path.write_bytes(raw[: last - lost])
     assert len(read_workload(path).specs) == 4
+
+
+def test_exported_spans_tell_the_same_requests(tmp_path: Path) -> None:
+    """A recording, and the OpenTelemetry spans made of it, are the same workload but for what spans do not hold."""
+    path, spans = tmp_path / "run.wbrec.jsonl", tmp_path / "spans.json"
+    record(path)
+    export_recording(Recording.open(path), [Job(lambda info, file: OtelSpans(info, file, wall_ns=10**18), spans)])
+    original, read = read_workload(path), read_workload(spans)
+    assert read.origin is not None and read.origin.format == "otel"
+
+    def told(spec: RequestSpec) -> tuple[object, ...]:
+        tokens = spec.prompt_len if spec.prompt_ids is None else len(spec.prompt_ids)
+        return (
+            round(spec.arrival, 6), tokens, spec.output_len, spec.client, spec.priority, spec.deadline, spec.session,
+            spec.temperature, spec.seed, spec.failed,
+        )  # fmt: skip
+
+    assert [told(spec) for spec in read.specs] == [told(spec) for spec in original.specs]
