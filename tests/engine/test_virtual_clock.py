@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.engine.fakes import fake_engine
 COSTS = Costs(step_ns=10_000_000, token_ns=50_000)
 
 
-def virtual_engine(**asked: object) -> tuple[Engine, VirtualClock]:
+def virtual_engine(**asked: Any) -> tuple[Engine, VirtualClock]:
     clock = VirtualClock()
     engine, executor = fake_engine(clock, **asked)
     executor.hook = lambda plan: time.sleep(0.002)  # the machine's time, which must not show
