@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 def whole_ns(seconds: float) -> float:
-    """The nearest time in whole nanoseconds."""
+    """The nearest time in whole nanoseconds: differences of times have digits that mean nothing."""
     return round(seconds * 1e9) / 1e9
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from engine.arrivals import Arrivals
-from engine.clock import Clock
+from engine.clock import Clock, whole_ns
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.executors.base import Executor, Sampled
@@ -278,7 +278,8 @@ class Engine:
                 plan.num_tokens,
                 len(self.scheduler.waiting),
             )
-            sampled = self.executor.execute(plan)
+            tokens_of, *taken = self.executor.execute(plan)
+            sampled = Sampled(tokens_of, *map(whole_ns, taken))
             self.in_flight = None
         executed = self.clock.now()
         self._time_prefill(plan, sampled)
@@ -295,7 +296,10 @@ class Engine:
         if plan.requests:
             self.step_count += 1
         committed = self.clock.now() - executed
-        timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
+        build, forward, sample = sampled[1:]
+        timings = Timings(
+            whole_ns(decided - begun), build, forward, sample, whole_ns(committed), whole_ns(swapped - decided)
+        )
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
 
     def _read(

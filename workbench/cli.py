@@ -16,9 +16,11 @@ import typer
 
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
+from workbench.commands.export import export
 from workbench.commands.model import app as model_app
 from workbench.commands.options import Running, Showing, with_running, with_showing
 from workbench.commands.reading import with_reading
+from workbench.commands.rec import app as rec_app
 from workbench.commands.replay import replay
 from workbench.commands.trace import app as trace_app
 from workbench.knob_options import with_knobs
@@ -34,6 +36,7 @@ app = typer.Typer(
 )
 app.add_typer(model_app, name="model")
 app.add_typer(trace_app, name="trace")
+app.add_typer(rec_app, name="rec")
 
 
 def _version(asked: bool) -> None:
@@ -98,6 +101,8 @@ def run(
         no_workload=no_workload,
         repeat=repeat,
         skip_bad=skip_bad,
+        record=running.record,
+        record_text=running.record_text,
     )
     from workbench.serving import serve
 
@@ -105,6 +110,7 @@ def run(
 
 
 app.command()(with_knobs(with_showing(with_running(with_reading(replay)))))
+app.command()(export)
 
 
 @app.command()

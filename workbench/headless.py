@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from engine.clock import VirtualClock
 from engine.errors import WorkbenchError
+from traces.errors import RecordingError
 from traces.metrics import Metrics, RequestRow
 from workbench.log import write_fault
 from workbench.model.progress import Progress, clock_text
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from engine.host import EngineInfo
     from engine.records import Iteration
     from engine.request import Request
+    from traces.recording import Recorder
     from traces.slo import Slo
 
 NAP = 0.1
@@ -128,12 +130,14 @@ def run_headless(
     out: OutFile | None = None,
     slo: Slo | None = None,
     definitions: bool = False,
+    recorder: Recorder | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted.
 
     The list is empty afterwards. On a virtual clock nobody sleeps.
     slo: what goodput is measured by. definitions: tell in full what every figure means.
+    recorder: is given every record, and closed at the end.
     """
     metrics = Metrics(info, planned=len(requests), slo=slo)
     prompt_lens = {request.id: request.num_prompt for request in requests}
@@ -148,6 +152,12 @@ def run_headless(
     def take(it: Iteration) -> None:
         nonlocal rejected, unwritten
         progress.add(it)
+        if recorder is not None:
+            try:
+                recorder.add(it)
+            except RecordingError as problem:  # told once; the run goes on
+                line.clear()
+                say(str(problem))
         rows = list(metrics.add(it))
         for row in rows:
             if row.prompt_len is None:
@@ -183,6 +193,9 @@ def run_headless(
             take(engine.fault_record(fault))
         finally:
             line.clear()
+            if recorder is not None:
+                with contextlib.suppress(RecordingError):  # `recorder.fault` tells
+                    recorder.close()
         summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
         if out is not None and unwritten is None:
             try:
@@ -196,6 +209,9 @@ def run_headless(
     if unwritten is not None:
         assert out is not None
         error(f"--out: {out.path} could not be written: {unwritten.strerror or unwritten}; the summary is complete")
+        return UNWRITTEN
+    if recorder is not None and recorder.fault is not None:
+        error(f"--record: {recorder.fault}; the summary is complete")
         return UNWRITTEN
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")

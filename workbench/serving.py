@@ -29,7 +29,7 @@ def serve(options: RunOptions, read: Callable[[], Workload | None], showing: Sho
 
 def _headless(options: RunOptions, read: Callable[[], Workload | None], showing: Showing) -> int:
     from workbench.headless import out_file, run_headless
-    from workbench.session import load
+    from workbench.session import load, recorder
     from workbench.terminal import quiet_libraries
 
     quiet_libraries()
@@ -53,4 +53,5 @@ def _headless(options: RunOptions, read: Callable[[], Workload | None], showing:
             out=file,
             slo=showing.slo,
             definitions=showing.definitions,
+            recorder=recorder(options, loaded),
         )

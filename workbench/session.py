@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.request import Request
     from engine.tokenizer import Tokenizer
     from traces.prompts import PromptMaker
+    from traces.recording import Recorder
     from workbench.model.session import Session
     from workbench.replaying import Replay
 
@@ -58,6 +59,10 @@ class RunOptions:
     """Nanoseconds of an iteration and of a token, on a virtual clock; None: the real clock."""
     replay: Replay | None = None
     """How the workload came about, where it is a trace that is replayed."""
+    record: Path | None = None
+    """Where the run is recorded."""
+    record_text: bool = True
+    """Prompts, tokens and texts go into the recording too."""
 
 
 class Loaded(NamedTuple):
@@ -69,6 +74,8 @@ class Loaded(NamedTuple):
     notes: tuple[str, ...]
     maker: PromptMaker | None = None
     """Of the prompts that are still to be made."""
+    trace: dict[str, Any] | None = None
+    """What a recording says of the file that is run."""
 
 
 def check_options(options: RunOptions) -> None:
@@ -77,6 +84,10 @@ def check_options(options: RunOptions) -> None:
         check_value(name, value)
     if options.threads is not None and options.threads < 1:
         raise WorkbenchError(f"--threads: {options.threads} is below 1")
+    if options.record is not None:
+        from traces.recording.writer import check_path
+
+        check_path(options.record)
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise WorkbenchError(f"--repeat: {options.repeat} is out of range, allowed: 1..{MOST_REPEATS}")
 
@@ -153,7 +164,35 @@ def load(options: RunOptions, workload: Workload | None, progress: Progress, clo
             raise WorkbenchError(
                 f"{workload.name}: no request is left: {'; '.join(notes) or 'all failed at their source'}"
             )
-    return Loaded(built.engine, built.info, built.tokenizer, requests, (*built.info.notes, *notes), maker)
+    return Loaded(
+        built.engine, built.info, built.tokenizer, requests, (*built.info.notes, *notes), maker, told(workload)
+    )
+
+
+def told(workload: Workload | None) -> dict[str, Any] | None:
+    """The file of a workload, its format, and how many of its rows were kept; None when it came from no file."""
+    if workload is None or workload.origin is None:
+        return None
+    report = workload.report
+    rows = {} if report is None else {"read": report.read, "kept": report.kept, "dropped": sum(report.dropped.values())}
+    return {"path": workload.name, "format": workload.origin.format, **rows}
+
+
+def recorder(options: RunOptions, loaded: Loaded) -> Recorder | None:
+    """Opens the file to record into, with its header; None when nobody asked for it. RecordingError as `Recorder`."""
+    if options.record is None:
+        return None
+    from traces.recording import Header, Recorder
+
+    header = Header.of(
+        loaded.info,
+        now=loaded.engine.clock.now(),
+        source=options.model,
+        seed=options.seed,
+        clock="real" if options.costs is None else "virtual",
+        trace=loaded.trace,
+    )
+    return Recorder(options.record, header, tokens=options.record_text)
 
 
 def _cut_outputs(requests: list[Request], model_len: int) -> list[str]:
@@ -178,6 +217,9 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
     for note in loaded.notes:  # under a screen they are events: nobody reads what is printed
         loaded.engine.notice(note)
     host = EngineThread(loaded.engine, loaded.info, Rebuilding(options, workload, loaded))
+    recording = recorder(options, loaded)
+    if recording is not None:
+        host.observe(recording)
     # The model's objects live as long as the process: a collection that walks them stops both threads for nothing.
     gc.collect()
     gc.freeze()
@@ -189,6 +231,9 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
         encode=functools.partial(encode_typed, loaded.engine),
         workload_requests=requests,
         progress=RunProgress(requests, virtual=options.costs is not None) if options.replay is not None else None,
+        recorder=recording,
+        source=options.model,
+        seed=options.seed,
     )
 
 

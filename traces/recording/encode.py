@@ -219,13 +219,13 @@ class Encoder:
         ids = [token[0] for token in it.tokens]
         if ids != self._samplers:
             line["tid"] = self.numbers.refs(ids)
+        vocabulary = self._vocabulary
+        if it.rebuilt is not None:
+            vocabulary.clear()
         if not (ids and self.tokens):
             return
         line["tok"] = pack([token[1] for token in it.tokens])
-        vocabulary = self._vocabulary
         new, odd = [], []
-        if it.rebuilt is not None:
-            vocabulary.clear()
         for at, (_, token, text) in enumerate(it.tokens):
             listed = vocabulary.get(token)
             if listed is None:

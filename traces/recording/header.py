@@ -23,6 +23,8 @@ MIN_READER = 1
 class Header:
     info: EngineInfo
     """Of the engine at its start; `info.config` holds the knobs as they were then."""
+    source: str = ""
+    """What was asked for as the model (a name, a folder), to build the engine again; `info.model` where it is empty."""
     seed: int = 0
     clock: str = "real"
     """`virtual`: times are modelled, not measured."""
@@ -46,6 +48,7 @@ class Header:
         info: EngineInfo,
         *,
         now: float,
+        source: str = "",
         seed: int = 0,
         clock: str = "real",
         trace: dict[str, Any] | None = None,
@@ -53,6 +56,7 @@ class Header:
         """Of an engine on this machine. now: what the engine's clock says at this moment."""
         return cls(
             info=info,
+            source=source,
             seed=seed,
             clock=clock,
             wall_ns=time.time_ns() - round(now * 1e9),
@@ -88,7 +92,7 @@ class Header:
             "app": self.app,
             "model": {
                 "name": info.model, "dtype": info.dtype, "device": info.device, "params": info.parameters,
-                "vocab": info.vocab_size, "kv_bytes": info.kv_bytes,
+                "vocab": info.vocab_size, "kv_bytes": info.kv_bytes, "source": self.source,
             },
             "knobs": config.values(),
             "allocated": config.allocated_blocks,
@@ -129,6 +133,7 @@ def read_header(line: dict[str, Any], name: str) -> Header:
         )
         return Header(
             info=info,
+            source=model.get("source", ""),
             seed=line["seed"],
             clock=line["clock"],
             tokens=line["tokens"],

@@ -23,7 +23,7 @@ from engine.records import Arrived, Iteration
 from engine.view import EngineView
 from traces.errors import RecordingError
 from traces.recording.decode import Decoder
-from traces.recording.groups import Group, Groups, Summary
+from traces.recording.groups import PREFIX, Group, Groups, Summary
 from traces.recording.header import Header, read_header
 from traces.recording.keyframe import Restored
 from traces.recording.lazy import LazyTuple
@@ -186,10 +186,44 @@ class Recording:
             prompt = arrived.prompt_ids
             yield arrived._replace(prompt_ids=prompt.read()) if isinstance(prompt, LazyTuple) else arrived
 
+    def parts(self) -> tuple[list[int], list[int], list[bytes]]:
+        """Where groups begin in the plain file (the first begins at 0, what follows the last one counts as one), the
+        places of their index lines, and those lines. For packing.
+        """
+        starts, offsets, lines = [0], [], []
+        for group in self._groups.all:
+            starts.append(group.start)
+            begin, stop = group.ix
+            line = self._source.read(begin, stop)
+            if line.startswith(PREFIX[1:]):
+                offsets.append(begin)
+                lines.append(line)
+                starts.append(stop + 1)
+        return sorted({start for start in starts if start < self.size}), offsets, lines
+
     def tokens_of(self, view: EngineView, id: str) -> tuple[list[int], str]:
         """Output tokens and text of a request, as far as the view has seen it."""
         request = view.requests[id]
         return list(request.token_ids), "".join(request.pieces)
+
+    # ---- group by group ---------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        return self._groups.all
+
+    def before_group(self, index: int) -> tuple[EngineView, int]:
+        """The state that a group's keyframe tells, and its first record. RecordingError when it cannot be read."""
+        group = self._groups.all[index]
+        return self._restore(group).view, group.seq
+
+    def records_of(self, index: int) -> list[Iteration]:
+        """All records of a group; fewer, with a note, when a line is bad."""
+        return self._records(index)
+
+    def plain(self, start: int, stop: int) -> bytes:
+        """Bytes of the plain recording."""
+        return self._source.read(start, stop)
 
     # ---- for keyframes ----------------------------------------------------------------------------
 

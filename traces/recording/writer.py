@@ -232,14 +232,30 @@ def _living(number: int, request: RequestView, *, tokens: bool) -> list[dict[str
     return lines
 
 
+def check_path(path: Path) -> None:
+    """What can be known before there is an engine: RecordingError when nothing can be written there."""
+    if path.exists():
+        raise RecordingError(_there(path))
+    if not path.parent.is_dir():
+        raise RecordingError(f"{path} cannot be written: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise RecordingError(f"{path} cannot be written: the folder {path.parent} may not be written to")
+
+
+def _there(path: Path) -> str:
+    if path.is_dir():
+        return f"{path} is a folder; give a file"
+    return f"{path} is there already; give another name, or remove it first"
+
+
 def _open(path: Path, force: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         if path.is_dir():
-            raise RecordingError(f"{path} is a folder; give a file")
+            raise RecordingError(_there(path))
         fd = os.open(path, flags | (os.O_TRUNC if force else os.O_EXCL), 0o644)
     except FileExistsError:
-        raise RecordingError(f"{path} is there already; give another name, or say that it may be overwritten") from None
+        raise RecordingError(_there(path)) from None
     except OSError as problem:
         raise RecordingError(f"{path} cannot be written: {problem.strerror}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode) and not force:

@@ -55,6 +55,8 @@ class Running:
     seed: int
     costs: tuple[int, int] | None
     """Nanoseconds of an iteration and of a token on a virtual clock; None: the real one."""
+    record: Path | None
+    record_text: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,17 @@ _RUNNING: dict[str, tuple[Any, Any]] = {
             typer.Option(help="With --clock virtual: microseconds of each token in it (default 50).", metavar="NUMBER"),
         ],
         None,
+    ),
+    "record": (
+        Annotated[
+            Path | None,
+            typer.Option(help="Record the run into a new file, to be played, exported or run again.", metavar="FILE"),
+        ],
+        None,
+    ),
+    "no_record_text": (
+        Annotated[bool, typer.Option("--no-record-text", help="With --record: leave prompts, tokens and texts out.")],
+        False,
     ),
 }
 
@@ -188,6 +201,8 @@ def _adding(
 
 
 def _running(given: dict[str, Any]) -> Running:
+    if given["no_record_text"] and given["record"] is None:
+        raise WorkbenchError("--no-record-text needs --record")
     return Running(
         given["model"],
         given["dtype"].value,
@@ -195,6 +210,8 @@ def _running(given: dict[str, Any]) -> Running:
         given["threads"],
         given["seed"],
         _costs(given["clock"], given["step_ms"], given["token_us"]),
+        given["record"],
+        not given["no_record_text"],
     )
 
 

@@ -133,6 +133,8 @@ def replay(
         repeat=repeat,
         skip_bad=not reading.strict,
         replay=asked,
+        record=running.record,
+        record_text=running.record_text,
     )
     check_options(run)
 

@@ -44,7 +44,9 @@ COUNTS = st.one_of(
 )  # fmt: skip
 LINES = st.one_of(
     st.tuples(TIMES, COUNTS, COUNTS).map(",".join),
-    st.sampled_from(["", "   ", "\t", "1,2", "1,2,3,4", '"5",6,7', '5,"6",7', '"5,6,7', ",,", "5,6,7\r", "5\u00e9,6,7"]),
+    st.sampled_from(
+        ["", "   ", "\t", "1,2", "1,2,3,4", '"5",6,7', '5,"6",7', '"5,6,7', ",,", "5,6,7\r", "5\u00e9,6,7"]
+    ),
 )
 
 

@@ -127,6 +127,7 @@ def _zip() -> bytes:
         (b"\n  <html>", "looks like HTML or XML"),
         (b"%PDF-1.7", "PDF"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "data",
 )
 def test_wrong_container_is_named(tmp_path: Path, data: bytes, said: str) -> None:
     """Kind 20."""
