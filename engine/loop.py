@@ -195,10 +195,11 @@ class EngineThread:
         """Seconds until something could happen by itself; None when only a command can wake the engine."""
         engine = self._engine
         times = []
-        event = None if isinstance(engine.clock, VirtualClock) else engine.next_event()
-        if event is not None:
+        event = engine.next_event()
+        virtual = isinstance(engine.clock, VirtualClock)
+        if event is not None and not virtual:
             times.append(event - engine.clock.now())
-        if not engine.paused and engine.scheduler.requests:
+        if not engine.paused and (engine.scheduler.requests or (virtual and event is not None)):
             times.append(STALLED_S if runnable else pace_wait)
         return max(0.0, min(*times, LONGEST_WAIT_S)) if times else None
 

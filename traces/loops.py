@@ -24,7 +24,7 @@ def open_loop(workload: Workload) -> tuple[Workload, list[str]]:
         """Its own time, unless that is before its leader's (rows without a time have 0)."""
         chain = [spec]
         while (after := chain[-1].after) in by_id and after not in arrival and len(chain) <= len(by_id):
-            chain.append(by_id[after])  # type: ignore[index]
+            chain.append(by_id[after])
         for link in reversed(chain):
             before = arrival.get(link.after) if link.after is not None else None
             own = link.arrival

@@ -72,7 +72,10 @@ class Life:
         self.detail = ""
 
     def submitted(self) -> dict[str, Any]:
-        """What makes a `Request` of it, as it was submitted."""
+        """What makes a `Request` of it, as it was submitted.
+
+        Without `after` and `delay`: when it arrived is known, and must not be waited for a second time.
+        """
         arrived = self.arrived
         return {
             "id": arrived.id,

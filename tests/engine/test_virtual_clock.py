@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.engine.fakes import fake_engine
 COSTS = Costs(step_ns=10_000_000, token_ns=50_000)
 
 
-def virtual_engine(**asked: object) -> tuple[Engine, VirtualClock]:
+def virtual_engine(**asked: Any) -> tuple[Engine, VirtualClock]:
     clock = VirtualClock()
     engine, executor = fake_engine(clock, **asked)
     executor.hook = lambda plan: time.sleep(0.002)  # the machine's time, which must not show
@@ -105,9 +106,10 @@ def test_in_a_thread_gaps_take_no_time_and_a_pace_is_kept() -> None:
     assert [new.arrival for it in records for new in it.arrived] == [0.0, 86_400.0, pytest.approx(86_400.02025)]
 
     host.post(SetPace(20.0))
-    host.post(Submit((request("slow", 4, 6),)))
+    next_day = host.now() + 86_400.0
+    host.post(Submit((request("slow", 4, 4), request("slow too", 4, 2, next_day))))
     begun = time.monotonic()
-    until(host, records, 4)
+    until(host, records, 5)
     assert time.monotonic() - begun > 5 / 20 - 0.03, "people watch by the wall's clock"
 
     host.post(SetPace(None))
@@ -116,5 +118,5 @@ def test_in_a_thread_gaps_take_no_time_and_a_pace_is_kept() -> None:
     time.sleep(0.2)
     assert not any(new.id == "later" for it in host.drain() for new in it.arrived), "while paused no time passes"
     host.post(Resume())
-    until(host, records, 5)
+    until(host, records, 6)
     assert host.stop()

@@ -139,12 +139,12 @@ def replay(
     check_options(run)
 
     def read() -> Any:
-        line = StatusLine()
-        line.show(f"reading {file}")
+        status = StatusLine()
+        status.show(f"reading {file}")
         try:
             workload, account = prepare(asked)
         finally:
-            line.clear()
+            status.clear()
         for line in account:
             say(line)
         return workload.repeated(repeat)
