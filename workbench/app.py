@@ -31,6 +31,7 @@ from workbench.model.session import Load, Session
 from workbench.screens.commands import LiveCommands
 from workbench.screens.live import FASTEST, LiveScreen
 from workbench.screens.loading import LoadingScreen
+from workbench.screens.play import PlayScreen
 from workbench.text import clean
 from workbench.widgets.panel import Panel
 
@@ -117,6 +118,9 @@ class WorkbenchApp(App[None]):
 
     def _begin(self, session: Session) -> None:
         self.host = session.host
+        if session.recording is not None:
+            self.switch_screen(PlayScreen(session, fps=self.options.fps))
+            return
         if not self.host.alive:
             self.host.start()
         if self.options.pace is not None:

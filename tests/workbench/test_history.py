@@ -89,7 +89,7 @@ def test_marks_and_the_way_between_preemptions():
     steps = [step for step in range(1, history.last_step + 1) if history.marks[step] & MARK_PREEMPTION]
     assert steps == [it.step for it in map(history.record_at, range(1, history.last_step + 1)) if it.preempted]
     found, at = [], history.last_step + 1
-    while (at := history.next_mark(at, -1)) is not None:
+    while (at := history.next_mark(at, -1, MARK_PREEMPTION)) is not None:
         found.append(at)
     assert found[::-1] == steps
     assert sum(1 for step in range(1, history.last_step + 1) if history.marks[step] & MARK_KNOB) == 1

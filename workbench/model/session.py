@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.host import EngineHost
 from engine.request import Request
+from workbench.model.playback import Recorded
 
 Progress = Callable[[str, int, int], None]
 """Called by a loader with stage, done and total (0: not known)."""
@@ -20,6 +21,8 @@ class Session:
     encode: Callable[[str], list[int]]
     """Prompt text to token ids, chat template applied."""
     workload_requests: tuple[Request, ...] = ()
+    recording: Recorded | None = None
+    """What is played instead of an engine."""
 
 
 Load = Callable[[Progress], Session]

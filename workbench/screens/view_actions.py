@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from workbench.model.history import MARK_PREEMPTION
 from workbench.screens.asking import AskScreen
 from workbench.screens.help import HelpScreen
 from workbench.screens.request_actions import RequestActions
@@ -53,7 +54,7 @@ class ViewActions(RequestActions):
     def action_mark(self, direction: int) -> None:
         history = self.history
         start = history.last_step + 1 if self.cursor is None else self.cursor
-        step = history.next_mark(start, direction)
+        step = history.next_mark(start, direction, MARK_PREEMPTION)
         if step is None:
             self.say("no preemption " + ("before" if direction < 0 else "after") + " this step")
         else:

@@ -38,6 +38,16 @@ PAST: tuple[Entry, ...] = (
     ("?", "Help", "help"),
     ("q", "Quit", "app.quit"),
 )
+PLAYING: tuple[Entry, ...] = (
+    ("space", "Play", "pause"),
+    (",", "Back", "cursor(-1)"),
+    (".", "Forth", "cursor(1)"),
+    ("( )", "Jump", "mark(1)"),
+    ("j", "Jump to", "jump_kind"),
+    ("t", "Step", "go_to"),
+    ("?", "Help", "help"),
+    ("q", "Quit", "app.quit"),
+)
 KNOBS: tuple[Entry, ...] = (
     ("↑↓", "Knob", "knob('choose', 1)"),
     ("[ ]", "Change", "knob('turn', 1)"),

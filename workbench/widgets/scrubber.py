@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from math import ceil
 
+import numpy as np
 from rich.style import Style
 from textual import events
 from textual.message import Message
@@ -71,13 +72,10 @@ class Scrubber(Panel, can_focus=False):
         window = range(begin, min(used, max(begin + 1, ceil((stop - first) / per_column))))
         for x in window:
             names[x] = "window"
-        for offset, mark in enumerate(history.marks.between(first, last + 1)):
-            if mark:
-                x = min(columns - 1, int(offset / per_column))
-                if mark & MARK_KNOB:
-                    names[x] = "knob"
-                elif mark & MARK_PREEMPTION and names[x] != "knob":
-                    names[x] = "preemption"
+        marks = history.marks_between(first, last + 1)
+        for name, bit in (("preemption", MARK_PREEMPTION), ("knob", MARK_KNOB)):
+            for x in np.unique((np.flatnonzero(marks & bit) / per_column).astype(int)):
+                names[min(columns - 1, x)] = name
         if scene.cursor is not None:
             names[max(0, min(columns - 1, int((scene.cursor - first) / per_column)))] = "cursor"
         spans: list[Span] = []
