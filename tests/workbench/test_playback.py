@@ -124,9 +124,9 @@ async def test_playing_follows_the_recorded_times():
     async with played() as here:
         await here.press("space")
         assert here.live.playing
-        ends, played = here.live.recording.ends, here.live._played
+        ends, begun = here.live.recording.ends, here.live._played
         here.live._advance(1.0)
-        assert here.live.cursor == sum(end <= played + 1.0 for end in ends) > 10
+        assert here.live.cursor == sum(end <= begun + 1.0 for end in ends) > 10
         here.live._advance(1e9)
         assert here.live.cursor == STEPS
         here.live._advance(0.1)
