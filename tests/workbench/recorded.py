@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +12,14 @@ from engine.records import Iteration
 from engine.view import EngineView, RequestView
 
 
+class Bookmark(NamedTuple):
+    step: int
+    text: str
+
+
 class InMemory:
     notes: tuple[str, ...] = ()
+    bookmarks: tuple[Bookmark, ...] = ()
 
     def __init__(self, info: EngineInfo, records: list[Iteration], marks: list[int]) -> None:
         self.info = info

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from engine.commands import SetKnob
 from engine.view import EngineView
 from tests.workbench.driving import WIDE, Driven, encode, live_screen
-from tests.workbench.recorded import InMemory
+from tests.workbench.recorded import Bookmark, InMemory
 from tests.workbench.scripted import ScriptedHost, busy_host
+from traces.recording.marks import Mark
 from workbench.app import Options, WorkbenchApp
-from workbench.model.history import MARK_PREEMPTION, History
+from workbench.model.history import History
 from workbench.model.playback import Playback
 from workbench.model.recorded_host import RecordedHost
 from workbench.model.session import Session
-
 
 STEPS = 257
 """After which the busy host has nothing left to do."""
@@ -79,15 +79,16 @@ def test_the_way_between_preemptions_leads_through_the_whole_recording():
     playback.show(150, 100, 150)
     for direction in (-1, 1):
         at, wanted = 150, 150
-        while (at := playback.next_mark(at, direction, MARK_PREEMPTION)) is not None:
-            wanted = history.next_mark(wanted, direction, MARK_PREEMPTION)
+        while (at := playback.next_mark(at, direction, Mark.PREEMPTION)) is not None:
+            wanted = history.next_mark(wanted, direction, Mark.PREEMPTION)
             assert at == wanted
-        assert history.next_mark(wanted, direction, MARK_PREEMPTION) is None
+        assert history.next_mark(wanted, direction, Mark.PREEMPTION) is None
 
 
 @asynccontextmanager
-async def played(size: tuple[int, int] = WIDE) -> AsyncIterator[Driven]:
+async def played(size: tuple[int, int] = WIDE, bookmarks: tuple[Bookmark, ...] = ()) -> AsyncIterator[Driven]:
     recording, _ = recorded()
+    recording.bookmarks = bookmarks
     session = Session(RecordedHost(recording.info), encode, recording=recording)
     app = WorkbenchApp(lambda progress: session, Options(fps=0))
     async with app.run_test(size=size) as pilot:
@@ -131,3 +132,34 @@ async def test_playing_follows_the_recorded_times():
         assert here.live.cursor == STEPS
         here.live._advance(0.1)
         assert not here.live.playing
+
+
+async def test_jumps_go_to_the_kind_that_j_chose():
+    _, history = recorded()
+    records = [history.record_at(step) for step in range(1, STEPS + 1)]
+    first = {
+        "preemption": next(it.step for it in records if it.preempted),
+        "finish": next(it.step for it in records if it.finished),
+        "knob change": next(it.step for it in records if it.knobs),
+    }
+    async with played() as here:
+        for step in first.values():
+            await here.press("home", "right_parenthesis")
+            assert f"step {step} of" in here.text()
+            await here.press("j")
+        await here.press("j", "home", "right_parenthesis")
+        assert "no bookmark after this step" in here.text()
+
+
+async def test_bookmarks_are_found_again_and_can_be_taken_away():
+    async with played(bookmarks=(Bookmark(200, "look [here]"),)) as here:
+        await here.press("t", *"121", "enter", "b", *"odd", "enter")
+        assert "bookmark at step 121" in here.text()
+        await here.press("j", "j", "j", "j", "right_parenthesis")
+        assert "step 200 of" in here.text() and "look [here]" in here.text()
+        await here.press("left_parenthesis")
+        assert "step 121 of" in here.text() and "bookmark: odd" in here.text()
+        await here.press("b", "backspace", "backspace", "backspace", "enter")
+        assert "taken away" in here.text()
+        await here.press("home", "right_parenthesis")
+        assert "step 200 of" in here.text()

@@ -20,6 +20,7 @@ from engine.knobs import KnobValue
 from engine.records import Iteration, Kind, KnobChange, Limit, Phase, Preempted
 from engine.request import FinishReason, RequestStatus
 from engine.view import EngineView, RequestView
+from traces.recording.marks import Marks
 from workbench.model.batch import held
 from workbench.model.build import Build
 from workbench.model.cells import Cell, prefill_cell
@@ -40,9 +41,6 @@ MOST_WAITING = 256
 """Rows of waiting requests that are offered; the rest are counted."""
 RATE_WINDOW = 2.0
 """Seconds over which speeds are taken."""
-
-MARK_PREEMPTION = 1
-MARK_KNOB = 2
 
 
 class _Chunk:
@@ -71,6 +69,8 @@ class History:
         """Steps for which a finished request keeps its row and letter."""
         self.version = 0
         """Grows with every record."""
+        self.bookmarks: dict[int, str] = {}
+        """A person's notes, by step."""
         self._begin(EngineView(num_blocks, block_size, knobs), Build(0, model, dtype))
 
     def _begin(self, view: EngineView, build: Build) -> None:
@@ -96,6 +96,8 @@ class History:
         self.outputs = Series("l", keep)
         self.ends = Series("d", keep)
         self.marks = Series("B", keep)
+        """Bits of `Mark`."""
+        self._marker = Marks()
         self._seqs = Series("q", keep)
         self._chunk_size = _chunk_size(view.num_blocks)
         self._chunks: deque[_Chunk] = deque()
@@ -140,6 +142,7 @@ class History:
         chunk.records.append(it)
         self._records += 1
         self.version += 1
+        bits = self._marker.add(it).bits
         self._cells(it)
         for change in it.knobs:
             self.knob_changes.append((it.step, change))
@@ -155,8 +158,9 @@ class History:
             chunk.executed += 1
             self._executed += 1
             self._count(it)
-        elif self.marks and (it.knobs or it.preempted or it.rebuilt is not None):
-            self._mark(self.marks.end - 1, it)
+            self._mark(it.step, bits)
+        elif self.marks and bits:
+            self._mark(self.marks.end - 1, bits)
         self._forget(it.step)
 
     def _cells(self, it: Iteration) -> None:
@@ -220,12 +224,10 @@ class History:
         self.ends.append(step, it.t_end)
         self._seqs.append(step, it.seq)
         self.marks.append(step, 0)
-        self._mark(step, it)
         self._limits.append(it.limit)
 
-    def _mark(self, step: int, it: Iteration) -> None:
-        mark = (MARK_PREEMPTION if it.preempted else 0) | (MARK_KNOB if it.knobs or it.rebuilt is not None else 0)
-        self.marks.replace(step, int(self.marks[step]) | mark)
+    def _mark(self, step: int, bits: int) -> None:
+        self.marks.replace(step, int(self.marks[step]) | bits)
 
     def _forget(self, step: int) -> None:
         while self._handed_back < len(self._finished):

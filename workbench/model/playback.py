@@ -26,6 +26,14 @@ MARGIN = 128
 MOST_WINDOW = 4096
 
 
+class Bookmark(Protocol):
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def text(self) -> str: ...
+
+
 class Recorded(Protocol):
     """What is asked of a recording."""
 
@@ -55,6 +63,9 @@ class Recorded(Protocol):
         ...
 
     @property
+    def bookmarks(self) -> Sequence[Bookmark]: ...
+
+    @property
     def notes(self) -> Sequence[str]:
         """What is wrong with it, a line each."""
         ...
@@ -74,6 +85,7 @@ class Playback(History):
             config.num_blocks, config.block_size, config.values(), MOST_WINDOW, model=info.model, dtype=info.dtype
         )
         self._first_build = self.builds[0]
+        self.bookmarks = {bookmark.step: bookmark.text for bookmark in recording.bookmarks}
 
     # ---- the window -------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ WIDE: tuple[Entry, ...] = (
 PAST: tuple[Entry, ...] = (
     (",", "Back", "cursor(-1)"),
     (".", "Forth", "cursor(1)"),
-    ("( )", "Preempt", "mark(-1)"),
+    ("( )", "Jump", "mark(-1)"),
     ("end", "Live", "live"),
     ("space", "Pause", "pause"),
     ("n", "Step", "steps(1)"),
