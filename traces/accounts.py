@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-from traces.stats import distribution, micro
+from traces.stats import Pool, distribution, micro
 
 
 def floats() -> array[float]:
@@ -18,6 +18,9 @@ class Group:
     """What is counted for a client and for a priority class alike."""
 
     arrived: int = 0
+    completed: int = 0
+    good: int = 0
+    """Completed ones that kept the SLO."""
     met: int = 0
     missed: int = 0
     oldest: float = 0.0
@@ -36,7 +39,6 @@ class Client(Group):
 
     name: str = ""
     weight: float = 1.0
-    completed: int = 0
     rejected: int = 0
     failed: int = 0
     aborted: int = 0
@@ -55,7 +57,7 @@ class Client(Group):
     queue: dict[str, float] = field(default_factory=dict)
     """Requests in the queue: id -> since when."""
     ttft: array[float] = field(default_factory=floats)
-    itl: array[float] = field(default_factory=floats)
+    itl: Pool = field(default_factory=Pool)
     waits: array[float] = field(default_factory=floats)
     """Planned arrival to first iteration."""
 
@@ -63,9 +65,10 @@ class Client(Group):
         """Age of its request that has waited longest, None when it has none in the queue."""
         return max(0.0, now - min(self.queue.values())) if self.queue else None
 
-    def summary(self, now: float, total: float, late: int) -> dict[str, Any]:
-        """total: service of all clients. late: missed deadlines of requests that are alive."""
+    def summary(self, now: float, total: float, late: int, rated: bool = False) -> dict[str, Any]:
+        """total: service of all clients. late: missed deadlines of requests that are alive. rated: there is an SLO."""
         age = self.queue_age(now)
+        asked = self.arrived + self.rejected
         return {
             "requests": {
                 "arrived": self.arrived,
@@ -91,4 +94,5 @@ class Client(Group):
             "itl_s": distribution(self.itl),
             "preemptions": {"suffered": self.suffered, "caused": self.caused},
             "deadlines": self.deadlines(late),
+            "slo_attainment": micro(self.good / asked) if rated and asked else None,
         }

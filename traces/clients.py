@@ -15,12 +15,13 @@ Definitions (times are seconds on the engine's clock, ages count from there too)
   also against its own. A request that preempts itself has no causer, nor have a shrunk pool and a new engine.
 - A deadline is met when the first token comes within it. It is missed once it has passed without one, and when the
   request ends without one, for whatever reason.
-- Latencies as in metrics.py: completed requests only, from the planned arrival.
+- Latencies and `slo_attainment` as in definitions.py: completed requests only, from the planned arrival; the share
+  is of a client's requests, refused ones included, and of a priority class's that were taken.
 
 Fairness divides service by the client's weight (knob client_weights) as it was when the service was given.
 Memory: the clients, the requests that are alive (with the times of their tokens), and what percentiles need: two floats
-per completed request, 8 bytes per gap between tokens.
-Omission: requests refused at arrival have neither demand nor deadline (their record says nothing of it).
+per completed request, and for each client a `Pool` of gaps between tokens.
+Omission: requests refused at arrival have neither demand nor deadline nor priority (their record says nothing of it).
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from engine.knobs import KnobValue, read_weights
 from engine.records import Arrived, Finished, Iteration, Kind, Preempted, Scheduled
 from engine.request import FinishReason
 from traces.accounts import Client, Group, floats
-from traces.fairness import BackloggedDifference, Windows, fairness_index
-from traces.stats import COMPLETED, micro
+from traces.fairness import BackloggedDifference, Windows, equal_share_index, fairness_index
+from traces.slo import Slo
+from traces.stats import COMPLETED, gaps, micro
 
 PROMPT_WEIGHT = 1.0
 OUTPUT_WEIGHT = 2.0
@@ -82,12 +83,17 @@ class ClientAccounts:
         w_q: float = OUTPUT_WEIGHT,
         count_cached: bool | None = None,
         window: float = WINDOW,
+        slo: Slo | None = None,
     ) -> None:
-        """knobs: as they were at start. count_cached: None follows the knob count_cached_tokens, also live."""
+        """knobs: as they were at start. count_cached: None follows the knob count_cached_tokens, also live.
+
+        slo: what a request has to keep to count in `slo_attainment`.
+        """
         knobs = knobs or {}
         self.w_p, self.w_q = w_p, w_q
         self.count_cached = bool(knobs.get("count_cached_tokens")) if count_cached is None else count_cached
         self._follow_knob = count_cached is None
+        self.slo = slo
         self.clients: dict[str, Client] = {}
         """In order of appearance."""
         self.priorities: dict[int, Group] = {}
@@ -122,8 +128,8 @@ class ClientAccounts:
     def summary(self) -> dict[str, dict[str, Any]]:
         """Each client's account. `share` is of all service; `queue_age_s` is null when it has nobody in the queue."""
         total = self.total_service
-        late = self._late()
-        return {name: client.summary(self.now, total, late[client]) for name, client in self.clients.items()}
+        late, rated = self._late(), self.slo is not None
+        return {name: client.summary(self.now, total, late[client], rated) for name, client in self.clients.items()}
 
     def fairness(self) -> dict[str, Any]:
         """Fairness of the run so far; the definitions are those of fairness.py.
@@ -148,6 +154,7 @@ class ClientAccounts:
             },
             "windows": {name: micro(value) if isinstance(value, float) else value for name, value in windows.items()},
             "jain": micro(fairness_index(service, demand, weights)),
+            "jain_equal_share": micro(equal_share_index(service, demand, weights)),
             "priorities": self._by_priority(),
         }
 
@@ -161,8 +168,10 @@ class ClientAccounts:
         return {
             str(priority): {
                 "arrived": group.arrived,
+                "completed": group.completed,
                 "max_queue_age_s": micro(max(group.oldest, ages.get(group, 0.0))),
                 "deadlines": group.deadlines(late[group]),
+                "slo_attainment": micro(group.good / group.arrived) if self.slo is not None else None,
             }
             for priority, group in sorted(self.priorities.items())
         }
@@ -203,7 +212,10 @@ class ClientAccounts:
         for victim in it.preempted:
             self._preempt(victim, it.t_start)
         for item in it.scheduled:
-            self._schedule(item, it.t_start)
+            request = self.live[item.id]
+            # A plain decode gives its client nothing here: its token is charged below.
+            if item.kind is not Kind.RUNNING or item.recomputed or request.done < request.prompt_len:
+                self._schedule(item, request, it.t_start)
         for token in it.tokens:
             self._sample(token.id, it.t_end)
         for done in it.finished:
@@ -221,6 +233,8 @@ class ClientAccounts:
                 self.difference.enter(name)
         self._touched.clear()
         if self._charges:
+            for name, units in self._charges.items():
+                self.windows.charge(name, units)
             self.difference.charge({name: got / self.clients[name].weight for name, got in self._charges.items()}, now)
             self._charges.clear()
 
@@ -265,8 +279,7 @@ class ClientAccounts:
         client.queue[victim.id] = now
         self._touched[client.name] = None
 
-    def _schedule(self, item: Scheduled, now: float) -> None:
-        request = self.live[item.id]
+    def _schedule(self, item: Scheduled, request: _Live, now: float) -> None:
         client, before = request.client, item.computed_before
         if item.kind is not Kind.RUNNING:
             self._leave_queue(item.id, request, now)
@@ -316,12 +329,20 @@ class ClientAccounts:
             else:
                 client.failed += 1
             return
+        times = request.times
         client.completed += 1
-        if request.times:
-            client.ttft.append(request.times[0] - request.arrival)
+        request.group.completed += 1
+        ttft = times[0] - request.arrival if times else None
+        if ttft is not None:
+            client.ttft.append(ttft)
         if request.waited is not None:
             client.waits.append(request.waited)
-        client.itl.extend(later - earlier for earlier, later in pairwise(request.times))
+        client.itl.extend(gaps(times))
+        if self.slo is not None:
+            tpot = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
+            good = self.slo.met(ttft, tpot)
+            client.good += good
+            request.group.good += good
 
     def _leave_queue(self, id: str, request: _Live, now: float) -> None:
         since = request.client.queue.pop(id, None)
@@ -337,4 +358,3 @@ class ClientAccounts:
     def _charge(self, client: Client, units: float) -> None:
         client.service += units
         self._charges[client.name] = self._charges.get(client.name, 0.0) + units
-        self.windows.charge(client.name, units)

@@ -49,6 +49,20 @@ def fairness_index(
     return jain([service[client] / share for client, share in shares.items() if share > 0])
 
 
+def equal_share_index(
+    service: Mapping[str, float], demand: Mapping[str, float], weights: Mapping[str, float]
+) -> float | None:
+    """As `fairness_index`, with the plain equal share: total service / sum of weights, whatever small clients leave.
+
+    So it is below 1 also for max-min fairness when somebody wants less than his share and others get the rest.
+    """
+    asked = {client: wanted for client, wanted in demand.items() if wanted > 0}
+    shares = sum(weights[client] for client in asked)
+    level = sum(service[client] for client in asked) / shares if shares else 0.0
+    given = {client: min(wanted, weights[client] * level) for client, wanted in asked.items()}
+    return jain([service[client] / share for client, share in given.items() if share > 0])
+
+
 class BackloggedDifference:
     """Largest difference of accumulated service between two clients while both are backlogged.
 

@@ -1,125 +1,58 @@
 """Metrics of a run, read off the stream of records and nothing else.
 
-Definitions (all times are seconds on the engine's clock):
+What each figure means is said in definitions.py, word for word what people are shown; docs/metrics.md has the same
+table. request_row.py computes a request's own times, clients.py what each client got and how fairly.
 
-- TTFT: first sampled token minus *planned* arrival, so that a stalled engine cannot hide its queue.
-- TPOT of a request: (last token - first token) / (output tokens - 1); it has none below 2 tokens.
-- ITL: gaps between neighbouring tokens of a request, pooled over all requests.
-- E2E: last token minus planned arrival. Queue: start of the first iteration that ran it minus planned arrival.
-- Percentiles: linear interpolation between the two nearest values.
-
-Invariant: latencies hold completed requests only (finished by length, EOS or stop); failed, aborted and rejected ones
-are counted and never enter them. What was not measured is null, never 0.
-What each client got, and how fairly, is in clients.py; it is part of the summary.
-Memory: four floats per completed request and 8 bytes per gap, and as much again for the clients; a request's own row
-is handed out when it ends.
+Invariant: latencies hold completed requests only (finished by length, EOS or stop). Failed, aborted, rejected and
+unfinished ones are counted, by reason, and enter percentiles as +inf in a table of their own and nowhere else.
+What was not measured is null, never 0.
+Memory: nine floats per completed request, and about as much again for the clients; the gaps between tokens are held
+in a `Pool` of fixed size. A request's own row is handed out when it ends.
 """
 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from engine.host import EngineInfo
-from engine.records import Cause, Copied, Finished, Iteration, Slots
+from engine.records import Arrived, Cause, Copied, Finished, Iteration, Rejected, Slots
 from engine.request import FinishReason
 from traces.clients import ClientAccounts
-from traces.stats import COMPLETED, distribution, micro, minus
+from traces.failures import Reasons
+from traces.request_row import RequestRow
+from traces.slo import Slo
+from traces.stats import COMPLETED, Pool, distribution, gaps, micro, minus, with_failures
 
-__all__ = ["Metrics", "RequestRow", "distribution"]
+__all__ = ["LATENCIES", "Metrics", "RequestRow", "distribution"]
 
-
-@dataclass(slots=True)
-class RequestRow:
-    """How one request went. Times are None until they happened."""
-
-    id: str
-    client: str
-    prompt_len: int | None
-    """None for a request that was refused before its prompt was seen."""
-    arrival: float | None = None
-    """Planned, on the engine's clock."""
-    token_ids: list[int] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-    finish_reason: str | None = None
-    """length | stop | abort | error | rejected."""
-    detail: str = ""
-    """Which stop string, which error, why refused."""
-    cached_tokens: int = 0
-    preemptions: int = 0
-    swapped_out: int = 0
-    """How many of the preemptions kept its KV in the swap pool."""
-    swapped_blocks: int = 0
-    """Blocks copied out, all times together."""
-    recomputed_tokens: int = 0
-    deadline_s: float | None = None
-    """Seconds after arrival by which the first token should be there."""
-    first_scheduled: float | None = None
-    times: array[float] = field(default_factory=lambda: array("d"))
-    """When each token was sampled."""
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-    @property
-    def queue_s(self) -> float | None:
-        return minus(self.first_scheduled, self.arrival)
-
-    @property
-    def ttft_s(self) -> float | None:
-        return minus(self.times[0], self.arrival) if self.times else None
-
-    @property
-    def e2e_s(self) -> float | None:
-        return minus(self.times[-1], self.arrival) if self.times else None
-
-    @property
-    def tpot_s(self) -> float | None:
-        return (self.times[-1] - self.times[0]) / (len(self.times) - 1) if len(self.times) > 1 else None
-
-    @property
-    def deadline_met(self) -> bool | None:
-        """None without a deadline. A request that ended without a first token has missed it."""
-        if self.deadline_s is None:
-            return None
-        return self.ttft_s is not None and self.ttft_s <= self.deadline_s
-
-    def as_dict(self) -> dict[str, Any]:
-        """The line `--out` writes."""
-        return {
-            "id": self.id,
-            "client": self.client,
-            "prompt_len": self.prompt_len,
-            "token_ids": self.token_ids,
-            "text": self.text,
-            "finish_reason": self.finish_reason,
-            "error": self.detail if self.finish_reason in ("rejected", FinishReason.ERROR) else None,
-            "cached_tokens": self.cached_tokens,
-            "preemptions": self.preemptions,
-            "swapped_out": self.swapped_out,
-            "swapped_blocks": self.swapped_blocks,
-            "deadline_s": self.deadline_s,
-            "deadline_met": self.deadline_met,
-            "queue_s": micro(self.queue_s),
-            "ttft_s": micro(self.ttft_s),
-            "tpot_s": micro(self.tpot_s),
-            "e2e_s": micro(self.e2e_s),
-        }
+LATENCIES = ("lag_s", "queue_s", "ttft_s", "ttft_admit_s", "requeue_s", "tpot_s", "itl_max_s", "e2e_s", "norm_s")
+"""Of each completed request; the names are those of `RequestRow`'s properties and of the summary."""
+WITH_FAILURES = ("ttft_s", "tpot_s", "e2e_s", "norm_s")
+"""Those of which there are percentiles over all planned requests too."""
 
 
 class Metrics:
     """Feed it every record in order with `add`; read `summary` at any time."""
 
-    def __init__(self, info: EngineInfo, planned: int = 0) -> None:
-        """planned: requests handed to the engine in advance; ones that come later are counted on top."""
+    def __init__(self, info: EngineInfo, planned: int = 0, slo: Slo | None = None) -> None:
+        """planned: requests handed to the engine in advance; ones that come later are counted on top.
+
+        slo: what a good request has to keep; without it there is no goodput.
+        """
         self.info = info
         self.live: dict[str, RequestRow] = {}
         self.iterations = 0
         self.counts = {"completed": 0, "rejected": 0, "failed": 0, "aborted": 0}
+        self.reasons = Reasons()
+        self.slo = slo
+        self.good = 0
+        """Completed requests that kept the SLO."""
+        self.closed_loop = 0
+        """Requests that waited for the end of another; all others arrive by a schedule of their own."""
         self.prompt_tokens = self.output_tokens = self.cached_tokens = self.recomputed_tokens = 0
+        self.completed_tokens = 0
+        """Output tokens of completed requests."""
         self.preemptions = dict.fromkeys(Cause, 0)
         self.swap_outs = 0
         """Preemptions that kept the KV."""
@@ -130,14 +63,15 @@ class Metrics:
         """KV blocks there is memory for, the null block included."""
         self.peak_used = 0
         self.knobs = info.config.values()
-        self.clients = ClientAccounts(self.knobs)
+        self.clients = ClientAccounts(self.knobs, slo=slo)
         self.fault: str | None = None
         self._given = planned
         self._seen = 0
         self._still_planned = 0
         self._start: float | None = None
         self._end: float | None = None
-        self._ttft, self._tpot, self._itl, self._e2e, self._queue = (array("d") for _ in range(5))
+        self._pools = {name: array("d") for name in LATENCIES}
+        self._itl = Pool()
 
     @property
     def planned(self) -> int:
@@ -160,80 +94,105 @@ class Metrics:
         for change in it.knobs:
             self.knobs[change.name] = change.new
         for new in it.arrived:
-            self._seen += 1
-            self.live[new.id] = RequestRow(new.id, new.client, len(new.prompt_ids), new.arrival)
-            self.live[new.id].deadline_s = new.deadline
-            self._start = new.arrival if self._start is None else min(self._start, new.arrival)
-        for refused in it.rejected:
-            self._seen += 1
-            row = RequestRow(refused.id, refused.client, None)
-            row.finish_reason, row.detail = "rejected", refused.reason
-            self.counts["rejected"] += 1
-            ended.append(row)
+            self._arrive(new, it.t_start)
+        ended.extend(map(self._refuse, it.rejected))
+        live = self.live
         for victim in it.preempted:
-            row = self.live[victim.id]
-            row.preemptions += 1
+            row = live[victim.id]
+            row.preempt(it.t_start)
             self.preemptions[victim.cause] += 1
             if victim.swapped_blocks:
                 row.swapped_out += 1
                 row.swapped_blocks += victim.swapped_blocks
                 self.swap_outs += 1
+        again = 0
         for item in it.scheduled:
-            row = self.live[item.id]
-            row.recomputed_tokens += item.recomputed
-            self.recomputed_tokens += item.recomputed
+            row = live[item.id]
+            if item.recomputed:
+                row.recomputed_tokens += item.recomputed
+                again += item.recomputed
             if row.first_scheduled is None:
                 row.first_scheduled = it.t_start
                 row.cached_tokens = item.computed_before
                 self.cached_tokens += item.computed_before
-        for token in it.tokens:
-            row = self.live[token.id]
+            elif row.preempted_at is not None:
+                row.resume(it.t_start)
+        now = it.t_end
+        for id, token_id, text in it.tokens:
+            row = live[id]
             if not row.times:
                 self.prompt_tokens += row.prompt_len or 0
-            row.token_ids.append(token.token_id)
-            row.pieces.append(token.text)
-            row.times.append(it.t_end)
+            row.token_ids.append(token_id)
+            row.pieces.append(text)
+            row.times.append(now)
         self.output_tokens += len(it.tokens)
-        ended.extend(self._finish(done) for done in it.finished)
+        for done in it.finished:
+            ended.append(self._finish(done, now))
         if it.executed or it.arrived:
             self._end = it.t_end
         self.swap_s += it.timings.swap
-        self.copied = Copied(*map(sum, zip(self.copied, it.copied, strict=True)))
+        if any(it.copied):
+            self.copied = Copied(*map(sum, zip(self.copied, it.copied, strict=True)))
         if it.executed:
-            self._execute(it)
+            self._execute(it, again)
         self._still_planned = it.planned
         self.fault = it.fault or self.fault
         return ended
 
-    def _execute(self, it: Iteration) -> None:
+    def _arrive(self, new: Arrived, now: float) -> None:
+        self._seen += 1
+        self.closed_loop += new.after is not None
+        row = self.live[new.id] = RequestRow(new.id, new.client, len(new.prompt_ids), new.arrival)
+        row.deadline_s, row.priority, row.session, row.after = new.deadline, new.priority, new.session, new.after
+        row.taken = now
+        self._start = new.arrival if self._start is None else min(self._start, new.arrival)
+
+    def _refuse(self, refused: Rejected) -> RequestRow:
+        self._seen += 1
+        row = RequestRow(refused.id, refused.client, None)
+        row.finish_reason, row.detail = "rejected", refused.reason
+        self._miss(row, "rejected")
+        return row
+
+    def _execute(self, it: Iteration, recomputed: int) -> None:
         self.iterations += 1
-        self.slots = Slots(*map(sum, zip(self.slots, it.slots, strict=True)))
-        recomputed = sum(item.recomputed for item in it.scheduled)
+        total, used, padding = self.slots
+        self.slots = Slots(total + it.slots.total, used + it.slots.used, padding + it.slots.padding)
+        self.recomputed_tokens += recomputed
         if recomputed:
             self.recompute_s += it.timings.forward * recomputed / it.total_tokens
         free = min(it.free_blocks_mid, it.free_blocks)
         self.peak_used = max(self.peak_used, self.allocated - 1 - it.off_blocks - free)
 
-    def _finish(self, done: Finished) -> RequestRow:
+    def _finish(self, done: Finished, now: float) -> RequestRow:
         row = self.live.pop(done.id)
         row.finish_reason, row.detail = str(done.reason), done.detail
         row.preemptions, row.cached_tokens = done.preemptions, done.cached_tokens
+        row.resume(now)
         if done.tail:
             row.pieces.append(done.tail)
         if done.reason not in COMPLETED:
-            self.counts["aborted" if done.reason is FinishReason.ABORT else "failed"] += 1
+            self._miss(row, "aborted" if done.reason is FinishReason.ABORT else "failed")
             return row
         self.counts["completed"] += 1
-        for pool, value in (
-            (self._ttft, row.ttft_s),
-            (self._tpot, row.tpot_s),
-            (self._e2e, row.e2e_s),
-            (self._queue, row.queue_s),
-        ):
+        self.completed_tokens += len(row.times)
+        between = gaps(row.times)
+        self._itl.extend(between)
+        if len(between):
+            self._pools["itl_max_s"].append(float(between.max()))
+        for name, pool in self._pools.items():
+            value = None if name == "itl_max_s" else getattr(row, name)
             if value is not None:
                 pool.append(value)
-        self._itl.extend(later - earlier for earlier, later in pairwise(row.times))
+        if self.slo is not None:
+            row.slo_met = self.slo.met(row.ttft_s, row.tpot_s)
+            self.good += row.slo_met
         return row
+
+    def _miss(self, row: RequestRow, how: str) -> None:
+        self.counts[how] += 1
+        self.reasons.add(how, row.detail)
+        row.slo_met = None if self.slo is None else False
 
     @property
     def wall_s(self) -> float | None:
@@ -241,12 +200,10 @@ class Metrics:
         return minus(self._end, self._start)
 
     def summary(self) -> dict[str, Any]:
-        """The object `--json` prints.
+        """The object `--json` prints; definitions.py defines what is in it. Plain JSON: no infinities, no NaN.
 
-        `requests`: `unfinished` is what was planned and has not ended (an interrupted run). `tokens`: `prompt` counts
-        prompts that were read to their end, cached tokens included; `output` every sampled token, whatever became of
-        its request; `cached` prompt tokens taken from the prefix cache at first admission; `recomputed` tokens computed
-        again after a preemption. `output_tok_s` and `total_tok_s` (prompt + output) are over `wall_s`.
+        `with_failures` has the string "inf" where a percentile falls among requests that did not complete.
+        `slo`, `good`, `goodput_rps` and `slo_attainment` are null without an SLO.
 
         `preemption`: each one is counted under `recompute` or under `swap`, and by its cause. `recompute.ms` is an
         estimate: forward time times the recomputed share of the iteration's tokens; `swap.ms` was measured. Blocks that
@@ -256,8 +213,8 @@ class Metrics:
         stay in the queue and whose; clients.py defines it, `clients` and `fairness`.
         """
         wall = self.wall_s
-        total = self.prompt_tokens + self.output_tokens
         planned = self.planned
+        missing = planned - self.counts["completed"]
         preemptions = sum(self.preemptions.values())
         starved = self.clients.starvation()
         total_slots, used_slots, padding = self.slots
@@ -293,13 +250,12 @@ class Metrics:
                 "padding": padding,
             },
             "wall_s": micro(wall),
-            "output_tok_s": micro(self.output_tokens / wall) if wall else None,
-            "total_tok_s": micro(total / wall) if wall else None,
-            "queue_s": distribution(self._queue),
-            "ttft_s": distribution(self._ttft),
-            "tpot_s": distribution(self._tpot),
+            **self._rates(wall),
+            **{name: distribution(pool) for name, pool in self._pools.items()},
             "itl_s": distribution(self._itl),
-            "e2e_s": distribution(self._e2e),
+            "with_failures": {name: with_failures(self._pools[name], missing) for name in WITH_FAILURES},
+            "failures": self.reasons.summary(),
+            "arrivals": {"open_loop": self._seen - self.closed_loop, "closed_loop": self.closed_loop},
             "kv": {"num_blocks": self.knobs["num_blocks"], "peak_used": self.peak_used, "allocated": self.allocated},
             "starvation": {
                 "seconds": micro(starved.seconds) if starved else None,
@@ -312,4 +268,22 @@ class Metrics:
             "model": self.info.model,
             "device": self.info.device,
             "dtype": self.info.dtype,
+        }
+
+    def _rates(self, wall: float | None) -> dict[str, Any]:
+        """Throughput by numerator, and the two goodputs. Null where there is nothing to divide, or to divide by."""
+
+        def per_second(count: int) -> float | None:
+            return micro(count / wall) if wall and count else None
+
+        rated = self.slo is not None and self.planned > 0
+        return {
+            "output_tok_s": per_second(self.output_tokens),
+            "completed_output_tok_s": per_second(self.completed_tokens),
+            "total_tok_s": per_second(self.prompt_tokens + self.output_tokens),
+            "completed_rps": per_second(self.counts["completed"]),
+            "slo": self.slo.as_dict() if self.slo is not None else None,
+            "good": self.good if self.slo is not None else None,
+            "goodput_rps": micro(self.good / wall) if rated and wall else None,
+            "slo_attainment": micro(self.good / self.planned) if rated else None,
         }

@@ -12,12 +12,16 @@ import hashlib
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.errors import WorkbenchError
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from traces.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from traces.readers.origin import Origin
+    from traces.rows import Report
 
 
 class TextCodec(Protocol):
@@ -104,6 +108,10 @@ class Workload:
     """What a person should know before reading the results."""
     period: float | None = None
     """Seconds after which `repeated` starts the next round; None: one second after the last arrival."""
+    origin: Origin | None = None
+    """Of a file: its format, and how its times were understood."""
+    report: Report | None = None
+    """Of a file: what became of every row."""
 
     def repeated(self, rounds: int) -> Workload:
         """This workload `rounds` times in a row. Ids of later rounds get a suffix: `q1`, `q1~2`, `q1~3`."""

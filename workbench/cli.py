@@ -18,6 +18,7 @@ import typer
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
 from workbench.commands.model import app as model_app
+from workbench.commands.slo_options import SloName, SloScale, SloTpot, SloTtft, slo_from, slo_given
 from workbench.knob_options import with_knobs
 from workbench.say import StatusLine, error, say
 
@@ -97,6 +98,13 @@ def run(
             help="With --headless: one JSON line per request, in the order in which they ended.", metavar="FILE"
         ),
     ] = None,
+    slo: SloName = None,
+    slo_ttft: SloTtft = None,
+    slo_tpot: SloTpot = None,
+    slo_scale: SloScale = None,
+    definitions: Annotated[
+        bool, typer.Option("--definitions", help="With --headless: what every figure of the summary means, in full.")
+    ] = False,
     dtype: Annotated[Dtype, typer.Option(help="Numbers of the model; float32 on CPU is the exact mode.")] = Dtype.auto,
     device: Annotated[
         Device, typer.Option(help="Where the model runs; auto takes a GPU if there is one.")
@@ -122,12 +130,15 @@ def run(
         if no_workload:
             raise WorkbenchError("--headless with --no-workload has nothing to run; leave one of them out")
     else:
-        for name, given in (("--json", json), ("--out", out is not None)):
+        limit = slo_given(slo, slo_ttft, slo_tpot, slo_scale)
+        asked = (("--json", json), ("--out", out is not None), ("--definitions", definitions))
+        for name, given in (*asked, (limit or "", limit is not None)):
             if given:
                 raise WorkbenchError(f"{name} needs --headless")
         for name, number, low, high in (("--pace", pace, 0.1, 1000), ("--fps", fps, 1, 60)):
             if number is not None and not low <= number <= high:
                 raise WorkbenchError(f"{name}: {number:g} is out of range, allowed: {low:g}..{high}")
+    limits = slo_from(slo, slo_ttft, slo_tpot, slo_scale)
     if repeat is None:
         repeat = 10 if workload is None and not headless else 1
     options = RunOptions(
@@ -143,7 +154,7 @@ def run(
         skip_bad=skip_bad,
     )
     if headless:
-        raise typer.Exit(_run_headless(options, as_json=json, out=out))
+        raise typer.Exit(_run_headless(options, as_json=json, out=out, slo=limits, definitions=definitions))
     from workbench.terminal import check_terminal
 
     rows = check(options)
@@ -153,7 +164,8 @@ def run(
     raise typer.Exit(run_screen(options, rows, pace=pace, fps=fps, glyphs=glyphs.value if glyphs else None))
 
 
-def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
+def _run_headless(options: Any, *, out: Path | None, **shown: Any) -> int:
+    """shown: how `run_headless` is to tell the results."""
     from workbench.headless import out_file, run_headless
     from workbench.session import check, load
     from workbench.terminal import quiet_libraries
@@ -170,7 +182,7 @@ def _run_headless(options: Any, *, as_json: bool, out: Path | None) -> int:
             line.clear()
         for note in loaded.notes:
             say(f"note: {note}")
-        return run_headless(loaded.engine, loaded.info, loaded.requests, as_json=as_json, out=file)
+        return run_headless(loaded.engine, loaded.info, loaded.requests, out=file, **shown)
 
 
 @app.command()

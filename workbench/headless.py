@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.host import EngineInfo
     from engine.records import Iteration
     from engine.request import Request
+    from traces.slo import Slo
 
 NAP = 0.1
 """Longest sleep in seconds: an interrupt is answered this soon."""
@@ -123,10 +124,15 @@ def run_headless(
     *,
     as_json: bool = False,
     out: OutFile | None = None,
+    slo: Slo | None = None,
+    definitions: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted."""
-    metrics = Metrics(info, planned=len(requests))
+    """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted.
+
+    slo: what goodput is measured by. definitions: tell in full what every figure means.
+    """
+    metrics = Metrics(info, planned=len(requests), slo=slo)
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
     fault: str | None = None
@@ -177,7 +183,7 @@ def run_headless(
                 out.commit()
             except OSError as problem:
                 unwritten = problem
-    _print(summary, as_json)
+    print_summary(summary, as_json=as_json, definitions=definitions)
     if fault is not None:
         error(f"the engine stopped with a fault ({what}); the traceback is in {write_fault(fault)}")
         return FAULT
@@ -217,8 +223,13 @@ def _status(metrics: Metrics, it: Iteration) -> str:
     )
 
 
-def _print(summary: dict[str, Any], as_json: bool) -> None:
+def print_summary(summary: dict[str, Any], *, as_json: bool = False, definitions: bool = False) -> None:
+    """On stdout: tables, or one JSON object; with their definitions in full (a key `definitions`) if asked."""
     if as_json:
+        if definitions:
+            from traces.definitions import as_dict
+
+            summary = {**summary, "definitions": as_dict()}
         print(json.dumps(summary), flush=True)
         return
     from rich.console import Console
@@ -226,5 +237,5 @@ def _print(summary: dict[str, Any], as_json: bool) -> None:
     from workbench.summary import summary_tables
 
     console = Console()
-    for table in summary_tables(summary):
+    for table in summary_tables(summary, definitions):
         console.print(table)

@@ -75,9 +75,10 @@ def check(options: RunOptions) -> Workload | None:
 
         workload = builtin_workload()
     else:
-        from traces.readers.native import read_workload
+        from traces.readers import read_workload
+        from traces.rows import ReadOptions
 
-        workload = read_workload(options.workload, skip_bad=options.skip_bad)
+        workload = read_workload(options.workload, ReadOptions(strict=not options.skip_bad))
     return workload.repeated(options.repeat)
 
 

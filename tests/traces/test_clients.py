@@ -168,8 +168,20 @@ def test_deadlines_and_priorities() -> None:
     assert accounts.summary()["bob"]["deadlines"]["missed"] == 2  # `waits` is late already, `hopes` is not
     classes = accounts.fairness()["priorities"]
     assert classes == {
-        "-1": {"arrived": 3, "max_queue_age_s": 3.0, "deadlines": {"met": 0, "missed": 2, "attainment": 0.0}},
-        "0": {"arrived": 3, "max_queue_age_s": 1.0, "deadlines": {"met": 1, "missed": 1, "attainment": 0.5}},
+        "-1": {
+            "arrived": 3,
+            "completed": 0,
+            "slo_attainment": None,
+            "max_queue_age_s": 3.0,
+            "deadlines": {"met": 0, "missed": 2, "attainment": 0.0},
+        },
+        "0": {
+            "arrived": 3,
+            "completed": 0,
+            "slo_attainment": None,
+            "max_queue_age_s": 1.0,
+            "deadlines": {"met": 1, "missed": 1, "attainment": 0.5},
+        },
     }
     folded(record(3, 3, 4, scheduled=new("waits"), tokens=(token("waits"),)), accounts=accounts)
     assert accounts.summary()["bob"]["deadlines"]["missed"] == 2  # counted once

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import traces.fairness
-from traces.fairness import BackloggedDifference, Windows, fair_level, fairness_index, jain
+from traces.fairness import BackloggedDifference, Windows, equal_share_index, fair_level, fairness_index, jain
 
 ONE = {"a": 1.0, "b": 1.0, "c": 1.0}
 UNITS = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1000).map(float), min_size=2)
@@ -32,6 +32,20 @@ def test_jain_ignores_scale_and_is_one_over_one_plus_cv_squared(values: list[flo
     assert index is not None and 1 / len(values) - 1e-9 <= index <= 1 + 1e-9
     assert index == pytest.approx(jain([scale * value for value in values]))
     assert index == pytest.approx(1 / (1 + float(np.var(values)) / float(np.mean(values)) ** 2))
+
+
+def test_index_of_the_equal_share() -> None:
+    """Demands 10 and 100, 80 given as 10 and 70: max-min fair. Over min(demand, 40) it is x = 1 and 1.75."""
+    service, demand = {"a": 10.0, "b": 70.0}, {"a": 10.0, "b": 100.0}
+    assert equal_share_index(service, demand, ONE) == pytest.approx(2.75**2 / (2 * (1 + 1.75**2)))
+    assert fairness_index(service, demand, ONE) == 1.0
+    both = {"a": 30.0, "b": 50.0}, {"a": 90.0, "b": 90.0}  # all want more: x = 0.75 and 1.25
+    assert equal_share_index(*both, ONE) == fairness_index(*both, ONE) == pytest.approx(4 / (2 * (0.5625 + 1.5625)))
+    # Over weight 1 and 3 the shares of 80 are 20 and 60.
+    weights = {"a": 1.0, "b": 3.0}
+    assert equal_share_index({"a": 20.0, "b": 60.0}, {"a": 99.0, "b": 99.0}, weights) == 1.0
+    assert equal_share_index({"a": 0.0}, {"a": 0.0}, ONE) is equal_share_index({}, {}, ONE) is None
+    assert equal_share_index({"a": 0.0, "b": 0.0}, {"a": 5.0, "b": 5.0}, ONE) is None
 
 
 def test_the_fair_level_is_the_equal_share_when_all_want_more() -> None:

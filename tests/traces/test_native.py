@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 
 from engine.errors import WorkbenchError
 from traces.errors import WorkloadError
-from traces.readers.native import FIELDS, read_workload
-from traces.workload import RequestSpec
+from traces.readers import read_workload as read_any
+from traces.readers.native import FIELDS
+from traces.rows import ReadOptions
+from traces.workload import RequestSpec, Workload
+
+
+def read_workload(path: Path, *, skip_bad: bool = False) -> Workload:
+    """As `workbench run --workload` does."""
+    return read_any(path, ReadOptions(strict=not skip_bad))
+
 
 GOOD = {"id": "a", "prompt_len": 4, "output_len": 2}
 
@@ -40,7 +48,7 @@ def test_every_field(tmp_path: Path) -> None:
     }  # fmt: skip
     chat = {"id": 7, "messages": [{"role": "user", "content": "hi"}], "stop": "end", "max_tokens": 4.0, "seed": None}
     path = write(tmp_path / "w.jsonl", full, chat, {"prompt_ids": [1, 2], "output_len": 2})
-    one, two, three = read_workload(path).specs
+    two, three, one = read_workload(path).specs  # in order of arrival
     assert one == RequestSpec(
         "a", 1.5, prompt="hi [x]", max_tokens=3, client="bob", priority=-1, deadline=2.0, expected_output=9,
         temperature=0.5, top_p=0.9, top_k=5, min_p=0.1, seed=7, stop=("\n",), stop_token_ids=(3,), ignore_eos=True,
@@ -50,8 +58,8 @@ def test_every_field(tmp_path: Path) -> None:
     assert (three.id, three.prompt_ids, three.output_len, three.client) == ("line-3", (1, 2), 2, "default")
     assert three.sampling().ignore_eos and three.sampling().max_tokens == 2
     assert set(FIELDS) == {f.name for f in RequestSpec.__dataclass_fields__.values()} - {
-        "where", "session", "turn", "after", "delay", "failed", "prefix_ids", "prefix_lens",
-    }  # fmt: skip
+        "where",
+    } | {"t_ns"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         (b"\x28\xb5\x2f\xfd0000", "zstd"),
         (b"PK\x03\x04", "zip archive"),
         (b"version https://git-lfs.github.com/spec/v1\n", "git-lfs pointer"),
-        (b"[\n{}\n]\n", "one JSON object a line"),
+        (b"[\n{}\n]\n", "a JSON array without any field: no format that is read here"),
         (b"<html></html>", "looks like HTML"),
     ):
         empty.write_bytes(data)
@@ -173,15 +181,15 @@ def test_unreadable(tmp_path: Path) -> None:
 def test_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("traces.readers.files.LONGEST_LINE", 1000)
     path = tmp_path / "w.jsonl"
-    path.write_bytes(gzip.compress(bytes(5000)))
+    path.write_bytes(gzip.compress(b'{"prompt": "' + b"x" * 5000))
     assert "longer than" in refusal(path)
 
 
 def test_missing_arrivals_and_disorder_are_told(tmp_path: Path) -> None:
-    rows = [{"id": "a", "prompt_len": 1, "arrival": 5}, {"id": "b", "prompt_len": 1}]
+    rows = [GOOD | {"arrival": 5}, {"id": "b", "prompt_len": 1}, {"id": "c", "prompt_len": 1, "arrival": 3}]
     notes = read_workload(write(tmp_path / "w.jsonl", *rows)).notes
-    assert any("1 of 2 rows have no arrival" in note for note in notes)
-    assert any("not in order of arrival" in note for note in notes)
+    assert any("1 of 3 rows have no arrival" in note for note in notes)
+    assert any("not in order of arrival (1 step back)" in note for note in notes)
 
 
 VALUES = st.recursive(
@@ -200,3 +208,5 @@ def test_no_row_raises_anything_else(row: dict[str, Any], tmp_path_factory: pyte
         read_workload(path)
     except WorkloadError as error:
         assert all(problem.startswith(f"{path}:1: ") for problem in error.problems)
+    except WorkbenchError as error:
+        assert str(path) in str(error)

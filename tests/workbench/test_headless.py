@@ -12,11 +12,16 @@ import pytest
 from rich.console import Console
 
 from engine.clock import ManualClock
-from engine.records import Cause, Copied, Iteration, Kind, Preempted, Slots, Timings
+from engine.host import EngineInfo
+from engine.plan import Plan
+from engine.records import Cause, Copied, Iteration, Kind, Preempted, Rejected, Slots, Timings
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
+from tests.engine.fakes import fake_engine
 from tests.traces.records import arrived, finished, info, record, scheduled, token
+from traces.definitions import DEFINITIONS
 from traces.metrics import Metrics
+from traces.slo import Slo
 from workbench.headless import OutFile, run_headless
 from workbench.summary import summary_tables
 
@@ -84,8 +89,78 @@ def test_arrivals_are_kept_and_counted_from(capsys: pytest.CaptureFixture[str]) 
     summary = json.loads(capsys.readouterr().out)
     assert summary["requests"]["completed"] == 3 and not summary["interrupted"]
     # r1 is due at 0.2 but the engine is busy until 0.5: its 0.8 s count from when it was due
-    assert summary["ttft_s"]["p99"] == pytest.approx(0.8, abs=0.02)
+    assert summary["ttft_s"]["max"] == pytest.approx(0.8, abs=0.02)
     assert summary["wall_s"] == pytest.approx(5.5, abs=0.15)
+
+
+def test_a_stall_of_two_seconds_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """An open loop of a request every 20 ms; the iteration after 0.6 s stands still for 2 s, arrivals do not."""
+    clock = ManualClock(5.0)
+    engine, executor = fake_engine(clock, block_size=4, num_blocks=2000, max_num_seqs=64)
+
+    def hook(plan: Plan) -> None:
+        clock.advance(2.01 if executor.calls == 60 else 0.01)
+
+    executor.hook = hook
+    about = EngineInfo("fake", "cpu", "none", 1, engine.config, 256, 0, 0)
+    params = SamplingParams(max_tokens=3, ignore_eos=True)
+    asked = [Request(f"r{n}", [n % 200] * 6, params, arrival=n * 0.02) for n in range(200)]
+    assert run_headless(engine, about, asked, as_json=True, sleep=clock.advance) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["ttft_s"]["max"] == pytest.approx(2.0, abs=0.1)
+    assert summary["ttft_s"]["p99"] == pytest.approx(2.0, abs=0.15)
+    assert summary["lag_s"]["max"] == pytest.approx(2.0, abs=0.03)
+
+
+def test_goodput_and_definitions(capsys: pytest.CaptureFixture[str]) -> None:
+    """r0 takes 0.5 s, r1 0.8 s: one of two is within 600 ms."""
+    for as_json in (True, False):
+        engine = ScriptedEngine()
+        sleep: Callable[[float], None] = engine.clock.advance
+        options: dict[str, Any] = {"as_json": as_json, "definitions": True, "slo": Slo(0.3, None, scale=2.0)}
+        assert run_headless(engine, info(), requests(0.0, 0.2), sleep=sleep, **options) == 0  # type: ignore[arg-type]
+        said = capsys.readouterr().out
+        if as_json:
+            summary = json.loads(said)
+            assert (summary["good"], summary["slo_attainment"]) == (1, 0.5)
+            assert summary["definitions"]["ttft_s"]["text"] == DEFINITIONS["ttft_s"].text
+        else:
+            said = " ".join(said.split())
+            assert "slo_attainment 50.0%: 1 of 2 planned requests within TTFT <= 600 ms (custom x 2)" in said
+            assert "goodput_rps 1.00" in said  # 1 in the second from 0.0 to 1.0
+            assert "Null below 2 tokens, and never counted as 0" in said
+
+
+def test_a_dash_for_p99_and_a_sentence_for_each_latency() -> None:
+    done = summary_of(
+        record(0, 0, 1, arrived=tuple(arrived(f"r{n}", 0.0) for n in range(99)),
+               scheduled=tuple(scheduled(f"r{n}", 4, kind=Kind.NEW) for n in range(99)),
+               tokens=tuple(token(f"r{n}") for n in range(99)),
+               finished=tuple(finished(f"r{n}") for n in range(99))),
+    )  # fmt: skip
+    lines = printed(done).splitlines()
+    row = next(line for line in lines if line.startswith("TTFT ") and line.endswith(" 99"))
+    assert row.split() == ["TTFT", "1.000", "1.000", "1.000", "1.000", "-", "1.000", "99"]
+    assert any(line.split() == ["TTFT", *DEFINITIONS["ttft_s"].short.split()] for line in lines)
+    assert not any("+inf" in line for line in lines)
+
+
+def test_failures_have_reasons_and_a_table() -> None:
+    done = summary_of(
+        record(0, 0, 1, arrived=(arrived("a", 0.0), arrived("b", 0.0, priority=2)),
+               rejected=tuple(Rejected(id, "x", f"the prompt has {id} tokens") for id in ("900", "901")),
+               scheduled=(scheduled("a", 4, kind=Kind.NEW),), tokens=(token("a"),), finished=(finished("a"),)),
+    )  # fmt: skip
+    text = " ".join(printed(done).split())
+    assert "4 planned: 1 completed, 2 rejected, 1 unfinished" in text
+    assert "2 rejected: the prompt has N tokens" in text
+    assert "TTFT +inf +inf +inf - 4 3" in text
+    assert "2 0/1" in text and "0 1/1" in text  # priority classes
+
+
+def test_nothing_sampled_is_not_a_rate_of_0() -> None:
+    text = printed(summary_of(record(0, 0, 1, arrived=(arrived("a", 0.0),))))
+    assert "n/a output tok/s" in text and "n/a total tok/s" in " ".join(text.split())
 
 
 def test_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +250,7 @@ def test_tables_fit_80_columns() -> None:
     assert "and 3 more clients with less service" in text
     text = printed(crowd(12))
     (line,) = [line for line in text.splitlines() if line.startswith("a client") and line.endswith("0 / 12")]
-    assert line.split()[-10:] == ["1/1", "200,002", "8.3%", "0us", "90000s", "90000s", "-", "0", "/", "12"]
+    assert line.split()[-10:] == ["1/1", "200,002", "8.3%", "0us", "90000s", "-", "-", "0", "/", "12"]
     assert "fairness" in text and "Jain index" in text
 
 

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.commands import Abort, Pause, SetKnob
+from engine.records import Kind
 from engine.view import EngineView
+from tests.traces.records import arrived, record, scheduled, token
 from tests.workbench.scripted import ScriptedHost, busy_host
 from traces.recording.marks import Mark
 from workbench.model.cells import Cell, prefill_cell
 from workbench.model.events import EventKind
 from workbench.model.history import History
-from workbench.model.latency import Latency, percentile
+from workbench.model.latency import Latency
 from workbench.model.letters import ALPHABET, Letters
 from workbench.model.row import Row, squeeze
 
@@ -188,14 +191,24 @@ def test_letters_go_round_and_run_out():
     assert letters.of("r5") == "F"  # still shown so until forgotten
 
 
-def test_no_p99_of_few_requests():
+def test_latency_of_a_run_by_client():
     host = busy_host()
     history = run(host, 200)
     rows = {row.client: row for row in history.latency.table()}
-    assert all((row.ttft99 is None) == (row.n < 20) for row in rows.values())
     assert sum(row.n for row in rows.values()) == history.latency.overall().n == 32
     assert sum(row.preemptions for row in rows.values()) == history.live.preemptions > 0
-    assert percentile([1.0, 2.0, 3.0], 50) == 2.0 and percentile([], 50) is None
+    assert all(row.ttft50 is not None and row.ttft99 is None for row in rows.values())
+
+
+@pytest.mark.parametrize(("requests", "p99"), [(99, None), (100, 99.01)])
+def test_no_p99_of_few_requests(requests, p99):
+    """Times to the first token of 1, 2, 3 ... seconds. numpy: percentile(range(1, 101), 99) == 99.01."""
+    latency, view = Latency(), EngineView(8, 4, {})
+    for n in range(requests):
+        it = record(n, n, n + 1, arrived=(arrived(f"r{n}", 0.0),), scheduled=(scheduled(f"r{n}", 4, kind=Kind.NEW),),
+                    tokens=(token(f"r{n}"),))  # fmt: skip
+        latency.fold(it, view.apply(it))
+    assert latency.overall().ttft99 == p99 and latency.overall().ttft50 == (requests + 1) / 2
 
 
 def test_too_many_clients_share_a_row():

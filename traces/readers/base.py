@@ -7,13 +7,17 @@ Columns and fields are taken by name, never by position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from traces.rows import ReadOptions, Row
+from traces.rows import Drop, ReadOptions, Row
+
+if TYPE_CHECKING:
+    from traces.readers.jsonlines import JsonLines
+    from traces.readers.table import Table
 
 NO, MAYBE, LIKELY, SURE = 0, 10, 50, 100
 """How sure a reader is that a file is its own."""
@@ -37,9 +41,15 @@ class Head:
     """CSV: the cells of the first line, stripped."""
     records: tuple[Any, ...] = ()
     """JSON: the first few records (of one document: the document itself, if it is small enough to be read whole).
-    CSV: the cells of the first few lines after the first, as lists of strings."""
+    CSV: the cells of the first few lines after the header, as lists of strings."""
     is_array: bool = False
     """JSON: the file is an array."""
+    delimiter: str = ","
+    """CSV: what stands between cells."""
+    has_header: bool = True
+    """CSV: `columns` come from the first line, which is not data; else from the options, or there are none."""
+    whole: bool = False
+    """The file is not longer than this."""
 
     @property
     def first(self) -> Mapping[str, Any]:
@@ -56,6 +66,16 @@ class Context(Protocol):
     @property
     def path(self) -> Path: ...
 
+    @property
+    def line(self) -> int:
+        """Of the record that is parsed: line of the file, or number of the element, from 1."""
+        ...
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a reader wants to remember from one record to the next: readers hold nothing themselves."""
+        ...
+
     def time(self, value: Any, unit: str) -> int:
         """A time as integer nanoseconds: a number of `unit` (s, ms, us, ns; `--time-unit` wins), text that holds such
         a number, or a date of any common form (0-9 fraction digits, T or space, Z or an offset). Raises Drop."""
@@ -65,27 +85,57 @@ class Context(Protocol):
         """A length in tokens, 0 or more: 5, 5.0 or "5". Raises Drop for 5.5, negative, not finite, missing, huge."""
         ...
 
+    def seconds(self, value: Any, unit: str) -> float:
+        """A duration of `unit` in seconds; the same rules as `time`."""
+        ...
+
     def note(self, text: str) -> None:
         """Tell a person once, however often it is called with the same text."""
         ...
 
 
-class Reader(Protocol):
-    name: str
+class Reader:
+    """One format. Subclass it, set the attributes, write `sniff` and `parse`, and list it in `registry.READERS`."""
+
+    name: str = ""
     """Short and for ever: `azure`, `mooncake`; `--format` takes it."""
-    title: str
+    title: str = ""
     """One line for people: what it is, unit, block size."""
-    unit: str
+    unit: str = ""
     """Of its times: s, ms, us, ns or date; "" when it has none."""
-    containers: tuple[Container, ...]
+    containers: tuple[Container, ...] = ()
+    closed_loop: bool = False
+    """A turn of a session begins when the turn before has ended, and not at its own time: rows of one `session` follow
+    each other in order of `turn` (else of time). Rows that give `after` do so in any case."""
+    from_start: bool = False
+    """Times count from the start of the run: they are not rebased."""
+
+    lines: JsonLines | None = None
+    """JSON lines that are a time, two lengths and block ids, and nothing else: clean blocks of them are then read
+    without Python for each row. All others go through `parse`."""
 
     def sniff(self, head: Head) -> int:
         """NO to SURE. The surest reader gets the file."""
-        ...
+        raise NotImplementedError
 
-    def parse(self, record: Any, context: Context) -> Row | Iterable[Row]:
-        """One record as one row, or as several (a session with its turns). Raises Drop when it cannot be used.
+    def takes_folder(self, path: Path) -> bool:
+        """Whether this folder holds files of the format that belong together; `records` reads them."""
+        return False
 
-        A CSV record is a mapping of column name to text. Rows must not be rebased, sorted or renumbered here.
+    def table(self, head: Head, context: Context) -> Table | None:
+        """CSV whose rows are one time, two lengths and texts: which columns they are. Clean rows are then read without
+        Python for each, and `parse` is not needed. None: every row goes through `parse`."""
+        return None
+
+    def records(self, head: Head, context: Context) -> Iterator[tuple[int, Any]] | None:
+        """The file's records as (line, record), where the containers do not fit: a header before the CSV, parameters
+        instead of requests. A record may be a Drop, or a finished Row. None: as the container has them."""
+        return None
+
+    def parse(self, record: Any, context: Context) -> Row | Iterable[Row | Drop]:
+        """One record as one row, or as several (a session with its turns). Raises Drop when it cannot be used; a Drop
+        among several rows stands for one that cannot.
+
+        A CSV record is a mapping of column name to text, stripped. Rows must not be rebased, sorted or renumbered.
         """
-        ...
+        raise NotImplementedError

@@ -1,22 +1,22 @@
 """Latencies by client, kept up to date record by record.
 
 Measured from the planned arrival. Percentiles are over the newest samples of a client (KEEP_*), so a long run
-shows how it goes now. There is no p99 below LEAST_FOR_P99 samples: it would be the maximum under another name.
+shows how it goes now. They are made as everywhere (traces/stats.py): between the two nearest values, and no p99 below
+LEAST_FOR_P99 samples.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from engine.records import Iteration
 from engine.view import EngineView
+from traces.stats import LEAST_FOR_P99, percentile
 
 KEEP_FIRST = 1000
 KEEP_GAPS = 4000
-LEAST_FOR_P99 = 20
 MOST_CLIENTS = 200
 OTHERS = "(others)"
 
@@ -106,13 +106,6 @@ def _sum_up(name: str, client: _Client) -> ClientLatency:
     return ClientLatency(
         name, client.n, percentile(first, 50), p99, percentile(sorted(client.gaps), 50), client.preemptions
     )
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """Nearest rank: a value that was measured. None without any."""
-    if not ordered:
-        return None
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def median(values: Iterable[float]) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.model.latency import LEAST_FOR_P99, ClientLatency
+from traces.stats import LEAST_FOR_P99
+from workbench.model.latency import ClientLatency
 from workbench.text import clean, fit, seconds
 from workbench.widgets.panel import Line, Panel, Scene
 
