@@ -23,7 +23,7 @@ help: ## list the targets
 run: .venv/.runtime $(if $(findstring --model,$(ARGS)),,model) ## the live screen, from nothing: environment, default model, workbench run
 	@$(PY) -m workbench run $(ARGS)
 
-test: .venv/.dev model lint ## linters, types, import rules and all tests (needs no GPU)
+test: .venv/.dev .venv/.browser model lint ## linters, types, import rules and all tests (needs no GPU)
 	@echo "tests"
 	@$(PY) -m pytest $(ARGS)
 
@@ -71,3 +71,20 @@ model: .venv/.runtime
 	@echo "installing what tests and linters need"
 	@$(PIP) -e '.[dev]'
 	@touch $@ .venv/.runtime
+
+# A report is looked at in a browser. Where there is none and none can be installed, those tests are left out: it is
+# told each time, and looked for again the next time.
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
+FIND_BROWSER = for name in $(BROWSERS); do command -v "$$name" > /dev/null && { touch $@; exit 0; }; done
+APT := DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30
+
+.venv/.browser: .venv/.made
+	@$(FIND_BROWSER); \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  echo "installing chromium, to look at reports in"; \
+	  { $(APT) update && $(APT) install -y --no-install-recommends chromium; } > /dev/null 2>&1; \
+	  $(FIND_BROWSER); \
+	  echo "note: chromium could not be installed (apt-get install chromium says why); reports are not looked at"; \
+	else \
+	  echo "note: there is no chromium or google-chrome on the PATH; reports are not looked at"; \
+	fi

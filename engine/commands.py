@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.request import Request
+
+if TYPE_CHECKING:
+    from engine.host import Observer
+    from engine.records import Iteration
 
 
 class Submit(NamedTuple):
@@ -59,4 +63,12 @@ class Stop(NamedTuple):
     """End the engine thread after the iteration that is running."""
 
 
-Command = Submit | Abort | SetKnob | Rebuild | Pause | Resume | RunSteps | SetPace | Stop
+class Observe(NamedTuple):
+    """Change who is shown every record as it is made; posted by `EngineHost.observe`."""
+
+    observer: Observer | None
+    drained: list[Iteration]
+    """Records that were drained since then."""
+
+
+Command = Submit | Abort | SetKnob | Rebuild | Pause | Resume | RunSteps | SetPace | Observe | Stop

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from engine.arrivals import Arrivals
-from engine.clock import Clock
+from engine.clock import Clock, whole_ns
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.executors.base import Executor, Sampled
@@ -91,6 +91,8 @@ class Engine:
         self._rebuilt: Rebuilt | None = None
         self._notices: list[str] = []
         self._order: list[str] = []
+        self._ended: dict[str, None] = {}
+        """Ids of requests whose end is told by the next record; others may wait for it."""
 
     @property
     def config(self) -> EngineConfig:
@@ -100,29 +102,39 @@ class Engine:
     # ---- between iterations -----------------------------------------------------------------------
 
     def submit(self, request: Request, *, accepted: bool = False) -> None:
-        """Take a request now, or at its `arrival` if that is in the future. A refusal is in the next record.
+        """Take a request now, or at its `arrival` if that is in the future, or some time after the end of another one.
 
+        A refusal is in the next record. Whom it comes `after` may be submitted later, before the next step.
         accepted: not asked again whether it can run (at a later arrival it is).
         """
         now = self.clock.now()
         if request.arrival is None:
             request.arrival = now
-        reason = None
         if request.id in self._outputs or request.id in self._planned or request.id in self._aborted:
-            reason = f"a request with id {request.id!r} is already here"
-        elif not accepted:
-            reason = self._refusal(request)
+            self._reject(request, f"a request with id {request.id!r} is already here", again=True)
+            return
+        reason = None if accepted else self._refusal(request)
+        if reason is None and request.after is not None and self._planned.waits_for(request.after, request.id):
+            reason = f"it comes after {request.after!r}, which waits for it: a circle of 'after' has no beginning"
         if reason is not None:
             self._reject(request, reason)
+        elif request.after is not None:
+            self._planned.hold(request, request.after, now, known=self._will_end(request.after))
         elif request.arrival > now:
             self._planned.plan(request)
+        elif request.late is not None:
+            self._take(request)
         else:
             self._admit(request)
 
     def abort(self, id: str, detail: str = "aborted") -> None:
         """End a request wherever it is; unknown and finished ids are ignored."""
+        held = self._planned.holds(id)
         planned = self._planned.remove(id)
         if planned is not None:
+            planned.fill()
+            if held:
+                planned.arrival = self.clock.now()
             self._admit(planned)  # so that its end has a beginning in the records
         request = self.scheduler.abort(id)
         if request is not None:
@@ -204,7 +216,7 @@ class Engine:
         return bool(self.scheduler.requests or self._planned)
 
     def next_arrival(self) -> float | None:
-        """When the next planned request arrives, on the engine's clock."""
+        """When the next planned request arrives, on the engine's clock, as far as that is known."""
         first = self._planned.first()
         return first.arrival if first is not None else None
 
@@ -266,7 +278,8 @@ class Engine:
                 plan.num_tokens,
                 len(self.scheduler.waiting),
             )
-            sampled = self.executor.execute(plan)
+            tokens_of, *taken = self.executor.execute(plan)
+            sampled = Sampled(tokens_of, *map(whole_ns, taken))
             self.in_flight = None
         executed = self.clock.now()
         self._time_prefill(plan, sampled)
@@ -283,7 +296,10 @@ class Engine:
         if plan.requests:
             self.step_count += 1
         committed = self.clock.now() - executed
-        timings = Timings(decided - begun, sampled.build, sampled.forward, sampled.sample, committed, swapped - decided)
+        build, forward, sample = sampled[1:]
+        timings = Timings(
+            whole_ns(decided - begun), build, forward, sample, whole_ns(committed), whole_ns(swapped - decided)
+        )
         return self._publish(plan, begun, timings, scheduled, tuple(tokens), finished, limit, copied)
 
     def _read(
@@ -354,11 +370,14 @@ class Engine:
         scheduler = self.scheduler
         if not scheduler.requests:
             self._thrash.calm()
+        now = self.clock.now()
+        for id in self._ended:
+            self._planned.release(id, now)
         record = Iteration(
             seq=self.seq,
             step=self.step_count,
             t_start=begun,
-            t_end=self.clock.now(),
+            t_end=now,
             timings=timings,
             budget=plan.budget,
             rebuilt=self._rebuilt,
@@ -396,6 +415,7 @@ class Engine:
         self.seq += 1
         self._shown_control = (self.paused, self.pace, len(self._planned))
         self._aborted.clear()
+        self._ended.clear()
         self._rebuilt = None
         for pending in (self._arrived, self._rejected, self._knobs, self._notices, self._preempted, self._order):
             pending.clear()
@@ -449,15 +469,30 @@ class Engine:
             return f"the prompt has token ids outside the vocabulary (0 to {vocabulary - 1})"
         return self.scheduler.refusal(request)
 
-    def _take_arrivals(self, now: float) -> None:
-        for request in self._planned.due(now):
-            reason = self.scheduler.refusal(request)  # there may be fewer blocks than when it was planned
-            if reason is not None:
-                self._reject(request, reason)
-            else:
-                self._admit(request)
+    def _will_end(self, id: str) -> bool:
+        """Whether an end of this request is still to come, or to be told."""
+        return id in self._outputs or id in self._planned or id in self._ended
 
-    def _reject(self, request: Request, reason: str) -> None:
+    def _take_arrivals(self, now: float) -> None:
+        self._planned.release_strays(self._will_end)
+        for request in self._planned.due(now):
+            self._take(request)
+
+    def _take(self, request: Request) -> None:
+        """A request that may have been planned: it is asked again, there may be fewer blocks than there were then."""
+        reason = self.scheduler.refusal(request)
+        if reason is None and request.late is not None:
+            request.fill()
+            reason = self._refusal(request)
+        if reason is not None:
+            self._reject(request, reason)
+        else:
+            self._admit(request)
+
+    def _reject(self, request: Request, reason: str, *, again: bool = False) -> None:
+        """again: another request of its name is here, and does not end with this one."""
+        if not again:
+            self._ended[request.id] = None
         self._rejected.append(Rejected(request.id, request.client, reason))
         self._order.append("r")
 
@@ -491,6 +526,7 @@ class Engine:
 
     def _finish(self, request: Request, reason: FinishReason, detail: str = "") -> Finished:
         output = self._outputs.pop(request.id)
+        self._ended[request.id] = None
         tail, reason = output.finish(reason)
         return self._finished(request, reason, detail or output.detail, tail)
 

@@ -6,6 +6,11 @@ engine is a fault of ours and keeps its traceback.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.records import Iteration
+
 
 class WorkbenchError(Exception):
     """A user's mistake or a missing thing; `str(error)` is the whole message, one line."""
@@ -33,3 +38,12 @@ class ModelError(WorkbenchError):
 
 class ForkError(WorkbenchError):
     """A recording from which this future cannot be made."""
+
+
+class DivergedError(ForkError):
+    """Repeating a recording, the scheduler decided otherwise. `record` is what it made instead (None: nothing)."""
+
+    def __init__(self, message: str, seq: int, record: Iteration | None) -> None:
+        super().__init__(message)
+        self.seq = seq
+        self.record = record

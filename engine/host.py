@@ -59,6 +59,19 @@ class InFlight(NamedTuple):
     num_waiting: int
 
 
+class Observer(Protocol):
+    """Is shown every record in the engine's own thread, right after it was made: it must be quick.
+
+    If it raises it is dropped, and a notice tells why.
+    """
+
+    def add(self, it: Iteration) -> None: ...
+
+    def close(self) -> None:
+        """No record comes any more: the engine has ended, or another observer takes over. Same thread as `add`."""
+        ...
+
+
 class EngineHost(Protocol):
     @property
     def info(self) -> EngineInfo: ...
@@ -81,6 +94,14 @@ class EngineHost(Protocol):
 
     def drain(self, limit: int | None = None) -> list[Iteration]:
         """Records since the last call, oldest first, none lost; never blocks. One reader only."""
+        ...
+
+    def observe(self, observer: Observer | None) -> None:
+        """Show every record after those that `drain` has given out so far to an observer, in the engine's thread.
+
+        It takes the place of the one before, which is closed; None: nobody looks any more. Call it from the thread that
+        drains: a state folded from everything drained is then exactly the state before the observer's first record.
+        """
         ...
 
     def now(self) -> float:

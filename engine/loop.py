@@ -7,16 +7,18 @@ last record that carries the traceback; nothing is printed and nothing hangs.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import traceback
 from collections import deque
 from typing import Any
 
-from engine.commands import Abort, Command, Pause, Rebuild, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
+from engine.clock import RealClock, VirtualClock
+from engine.commands import Abort, Command, Observe, Pause, Rebuild, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.engine import Engine
 from engine.errors import WorkbenchError
-from engine.host import EngineInfo, InFlight, Rebuilder
+from engine.host import EngineInfo, InFlight, Observer, Rebuilder
 from engine.records import Iteration
 from engine.request import Request
 
@@ -40,6 +42,12 @@ class EngineThread:
         self._stopping = False
         self._steps_left: int | None = None
         self._not_before = 0.0
+        self._wall = RealClock()
+        """The pace is one for people to watch, whatever clock the engine has."""
+        self._observer: Observer | None = None
+        self._handover = threading.Lock()
+        self._kept: list[list[Iteration]] = []
+        """For everybody who asked to observe and has not begun: the records drained since then."""
         self._thread = threading.Thread(target=self._main, name=THREAD_NAME, daemon=True)
 
     @property
@@ -63,9 +71,18 @@ class EngineThread:
     def drain(self, limit: int | None = None) -> list[Iteration]:
         records = self._records
         out: list[Iteration] = []
-        while records and (limit is None or len(out) < limit):
-            out.append(records.popleft())
+        with self._handover:
+            while records and (limit is None or len(out) < limit):
+                out.append(records.popleft())
+            for kept in self._kept:
+                kept += out
         return out
+
+    def observe(self, observer: Observer | None) -> None:
+        kept: list[Iteration] = []
+        with self._handover:
+            self._kept.append(kept)
+        self._inbox.put(Observe(observer, kept))
 
     def now(self) -> float:
         return self._engine.clock.now()
@@ -84,7 +101,45 @@ class EngineThread:
             self._run()
         except BaseException:
             trace = traceback.format_exc()
-            self._records.append(self._engine.fault_record(trace, self._unread()))
+            self._publish(self._engine.fault_record(trace, self._unread()))
+        finally:
+            if self._observer is not None:
+                with contextlib.suppress(Exception):  # nobody is left to be told
+                    self._observer.close()
+
+    def _publish(self, record: Iteration) -> None:
+        self._records.append(record)
+        self._show(record)
+
+    def _show(self, record: Iteration) -> None:
+        observer = self._observer
+        if observer is None:
+            return
+        try:
+            observer.add(record)
+        except Exception as error:
+            self._observer = None
+            self._complain(error)
+            with contextlib.suppress(Exception):
+                observer.close()
+
+    def _complain(self, error: Exception) -> None:
+        what = str(error) if isinstance(error, WorkbenchError) else f"{type(error).__name__}: {error}"
+        self._engine.notice(f"records are no longer written: {what}")
+
+    def _observe(self, observer: Observer | None, drained: list[Iteration]) -> None:
+        """Let the old one go, show the new one what was made since he was asked for."""
+        if self._observer is not None:
+            try:
+                self._observer.close()
+            except Exception as error:
+                self._complain(error)
+        self._observer = observer
+        with self._handover:
+            missed = [*drained, *self._records]
+            self._kept = [kept for kept in self._kept if kept is not drained]
+        for record in missed:
+            self._show(record)
 
     def _unread(self) -> list[Request]:
         """Requests posted but not yet looked at."""
@@ -96,6 +151,8 @@ class EngineThread:
                 return requests
             if isinstance(command, Submit):
                 requests += command.requests
+            elif isinstance(command, Observe):
+                self._observe(command.observer, command.drained)
 
     def _run(self) -> None:
         engine = self._engine
@@ -103,17 +160,29 @@ class EngineThread:
             self._apply_waiting()
             if self._stopping:
                 return
-            wait = self._not_before - engine.clock.now()
+            begun = self._wall.now()
+            wait = self._not_before - begun
             runnable = not engine.paused and (engine.pace is None or wait <= 0)
-            begun = engine.clock.now()
             record = engine.step(run=runnable)
             if record is not None:
-                self._records.append(record)
+                self._publish(record)
                 if record.executed:
                     self._not_before = begun + 1 / engine.pace if engine.pace else 0.0
                     self._count_down()
                 continue
-            self._wait(self._patience(runnable, wait))
+            if not self._jump(runnable):
+                self._wait(self._patience(runnable, wait))
+
+    def _jump(self, runnable: bool) -> bool:
+        """Virtual time passes at once to the next event, if there is one to come."""
+        engine = self._engine
+        if not runnable or not isinstance(engine.clock, VirtualClock):
+            return False
+        event = engine.next_event()
+        if event is None or event <= engine.clock.now():
+            return False
+        engine.clock.advance_to(event)
+        return True
 
     def _count_down(self) -> None:
         if self._steps_left is not None:
@@ -126,7 +195,7 @@ class EngineThread:
         """Seconds until something could happen by itself; None when only a command can wake the engine."""
         engine = self._engine
         times = []
-        event = engine.next_event()
+        event = None if isinstance(engine.clock, VirtualClock) else engine.next_event()
         if event is not None:
             times.append(event - engine.clock.now())
         if not engine.paused and engine.scheduler.requests:
@@ -188,5 +257,7 @@ class EngineThread:
                     engine.notice(f"refused pace {per_second}: must be above 0, or none for no limit")
                 else:
                     engine.pace, self._not_before = per_second, 0.0
+            case Observe(observer, drained):
+                self._observe(observer, drained)
             case Stop():
                 self._stopping = True

@@ -63,7 +63,7 @@ def encode_anew(request: Request, reencode: Reencode) -> bool:
     request.high_water = 0
     if ids is None:
         return False
-    request.token_ids, request.num_prompt = ids, len(ids)
+    request.token_ids, request.num_prompt, request.late = ids, len(ids), None
     return True
 
 

@@ -7,6 +7,7 @@ K/V in the blocks of `block_table`. A decode is a request with one known token l
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 
 from engine.sampling_params import SamplingParams
 
@@ -28,6 +29,18 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+class LatePrompt(Protocol):
+    """A prompt whose token ids are made when its request arrives: those of a long trace would not fit into memory."""
+
+    def __len__(self) -> int:
+        """How many there will be."""
+        ...
+
+    def ids(self) -> list[int]:
+        """A new list of them, the same every time."""
+        ...
+
+
 class Request:
     """Mutable, owned by the engine thread. Others see `records` only."""
 
@@ -44,6 +57,7 @@ class Request:
         "expected_output",
         "high_water",
         "id",
+        "late",
         "mid_prompt",
         "most_tokens",
         "num_computed",
@@ -75,10 +89,13 @@ class Request:
         session: str | None = None,
         after: str | None = None,
         delay: float = 0.0,
+        late: LatePrompt | None = None,
     ) -> None:
+        """late: makes the prompt when the request arrives; `prompt_ids` is empty then."""
         self.id = id
         self.token_ids = list(prompt_ids)
-        self.num_prompt = len(prompt_ids)
+        self.late = late
+        self.num_prompt = len(prompt_ids) if late is None else len(late)
         self.params = params or SamplingParams()
         self.client = client
         self.priority = priority
@@ -93,7 +110,10 @@ class Request:
         self.session = session
         """Conversation or agent it is a turn of."""
         self.after = after
-        """Closed loop: it arrives `delay` seconds after this request has ended, whatever its `arrival` says."""
+        """Closed loop: it arrives `delay` seconds after this request has ended, however, whatever its `arrival` says.
+
+        The end of one the engine does not know (any more) is taken to be the moment at which this one is submitted.
+        """
         self.delay = delay
 
         self.most_tokens = 0
@@ -117,6 +137,11 @@ class Request:
         self.recomputed_tokens = 0
         self.serial = 0
         """Place in the order in which requests joined the waiting queue."""
+
+    def fill(self) -> None:
+        """Make the prompt, if that was left for later."""
+        if self.late is not None:
+            self.token_ids, self.late = self.late.ids(), None
 
     @property
     def num_tokens(self) -> int:

@@ -120,8 +120,10 @@ class EngineView:
         self.rejected = 0
         self.finished: dict[FinishReason, int] = dict.fromkeys(FinishReason, 0)
         self.fault: str | None = None
-        self._waiting_head: tuple[str, ...] = ()
-        self._waiting: dict[str, None] = {}
+        self.waiting_head: tuple[str, ...] = ()
+        """The first WAITING_HEAD waiting ids in order of service."""
+        self.queued: dict[str, None] = {}
+        """All that wait, swapped out ones included, in the order in which they began to."""
         self._done: list[str] = []
 
     # ---- reading ----------------------------------------------------------------------------------
@@ -141,11 +143,11 @@ class EngineView:
 
     def waiting_ids(self, limit: int | None = None) -> list[str]:
         """Waiting ids in order of service; exact for the first WAITING_HEAD."""
-        ids = list(self._waiting_head)
+        ids = list(self.waiting_head)
         if limit is not None and len(ids) >= limit:
             return ids[:limit]
         head = {*ids, *self.swapped}
-        for id in self._waiting:
+        for id in self.queued:
             if id not in head:
                 ids.append(id)
                 if limit is not None and len(ids) >= limit:
@@ -177,10 +179,10 @@ class EngineView:
         """An independent view (a keyframe). Finished requests are shared: they no longer change."""
         new = copy.copy(self)
         new.requests = {
-            id: request if request.status is RequestStatus.FINISHED else _copy_request(request)
+            id: request if request.status is RequestStatus.FINISHED else copy_request(request)
             for id, request in self.requests.items()
         }
-        for name in ("knobs", "owners", "refs", "cached", "finished", "_waiting", "_done"):
+        for name in ("knobs", "owners", "refs", "cached", "finished", "queued", "_done"):
             setattr(new, name, copy.copy(getattr(self, name)))
         return new
 
@@ -215,7 +217,7 @@ class EngineView:
             request = self.requests[id]
             request.reason, request.detail, request.phase = reason, "", None
         self.running = it.running
-        self._waiting_head = it.waiting
+        self.waiting_head = it.waiting
         self.num_waiting = it.num_waiting
         self.free_blocks = it.free_blocks
         self.off_blocks, self.free_cpu_blocks = it.off_blocks, it.free_cpu_blocks
@@ -249,7 +251,7 @@ class EngineView:
         if self.requests.pop(arrived.id, None) is not None:  # an id used again after its end
             self._done.remove(arrived.id)
         self.requests[arrived.id] = RequestView(*arrived)
-        self._waiting[arrived.id] = None
+        self.queued[arrived.id] = None
 
     def _preempt(self, victim: Preempted) -> None:
         request = self.requests[victim.id]
@@ -262,7 +264,7 @@ class EngineView:
         request.swapped_blocks = victim.swapped_blocks
         request.preemptions += 1
         self.preemptions += 1
-        self._waiting[victim.id] = None
+        self.queued[victim.id] = None
 
     def _schedule(self, it: Iteration) -> None:
         for item in it.scheduled:
@@ -273,7 +275,7 @@ class EngineView:
                 request.blocks = list(item.new_blocks)
                 request.status = RequestStatus.RUNNING
                 request.swapped_blocks = 0
-                self._waiting.pop(item.id, None)
+                self.queued.pop(item.id, None)
                 if request.first_scheduled is None:
                     request.first_scheduled = it.t_start
                     request.cached_tokens = item.computed_before
@@ -293,7 +295,7 @@ class EngineView:
         if done.tail:
             request.pieces.append(done.tail)
         self.finished[done.reason] += 1
-        self._waiting.pop(done.id, None)
+        self.queued.pop(done.id, None)
         self._done.append(done.id)
         if len(self._done) > KEEP_FINISHED:
             for id in self._done[: len(self._done) - KEEP_FINISHED]:
@@ -301,11 +303,13 @@ class EngineView:
             del self._done[: len(self._done) - KEEP_FINISHED]
 
 
-def _copy_request(request: RequestView) -> RequestView:
+def copy_request(request: RequestView) -> RequestView:
+    """One that goes on by itself."""
     new = copy.copy(request)
-    new.blocks = list(request.blocks)
-    new.token_ids = list(request.token_ids)
-    new.token_times = list(request.token_times)
-    new.token_steps = list(request.token_steps)
-    new.pieces = list(request.pieces)
+    # `copy`, not `list`: what a recording has not read yet stays unread
+    new.blocks = request.blocks.copy()
+    new.token_ids = request.token_ids.copy()
+    new.token_times = request.token_times.copy()
+    new.token_steps = request.token_steps.copy()
+    new.pieces = request.pieces.copy()
     return new

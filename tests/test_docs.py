@@ -51,3 +51,17 @@ def test_every_option_exists() -> None:
     used = re.findall(r"--(?:no-)?([a-z][a-z-]+)", LABORATORY.read_text())
     own = {"headless", "json", "model", "workload", "dtype"}
     assert not {f"--{name}" for name in used if name not in own} - options
+
+
+def test_every_option_of_replay_is_told_or_shared() -> None:
+    from typer.main import get_command
+
+    from workbench.cli import app
+
+    text = (LABORATORY.parent / "replay.md").read_text()
+    options = {
+        option for parameter in get_command(app).commands["replay"].params for option in parameter.opts  # type: ignore[attr-defined]
+    }  # fmt: skip
+    used = set(re.findall(r"--[a-z][a-z-]+", text))
+    assert used <= options | {"--open-loop"}
+    assert {"--from", "--to", "--limit", "--clients", "--spread", "--speed", "--len-scale", "--clock"} <= used

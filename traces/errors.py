@@ -21,3 +21,7 @@ class WorkloadError(WorkbenchError):
                 lines.append(f"... and {len(problems) - SHOWN} more")
             text = "\n  ".join(lines)
         super().__init__(f"{text}{hint}")
+
+
+class RecordingError(WorkbenchError):
+    """A recording that cannot be opened, read or written."""

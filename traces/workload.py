@@ -1,38 +1,29 @@
 """What goes in: the requests of a run, before a tokenizer or an engine has seen them.
 
 `RequestSpec` is one row, `Workload` all of them in file order, `to_requests` turns them into the engine's requests.
-Invariant: the same workload, seed and tokenizer give the same requests in every process: random prompts are drawn
-from a generator keyed by (seed, id), so neither order nor neighbours matter.
+Invariant: the same workload, seed and tokenizer give the same requests in every process; neither order nor neighbours
+matter (see prompts.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from engine.errors import WorkbenchError
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from traces.errors import WorkloadError
+from traces.fitting import Fitting
+from traces.prompts import PromptMaker, TextCodec
 
 if TYPE_CHECKING:
     from traces.readers.origin import Origin
     from traces.rows import Report
 
-
-class TextCodec(Protocol):
-    """What a workload needs of a tokenizer."""
-
-    @property
-    def eos_ids(self) -> Collection[int]: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]: ...
+__all__ = ["RequestSpec", "TextCodec", "Workload", "bridged", "late_requests", "to_requests"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +105,18 @@ class Workload:
     """Of a file: what became of every row."""
 
     def repeated(self, rounds: int) -> Workload:
-        """This workload `rounds` times in a row. Ids of later rounds get a suffix: `q1`, `q1~2`, `q1~3`."""
+        """This workload `rounds` times in a row. Ids and sessions of later rounds get a suffix: `q1`, `q1~2`."""
         if rounds <= 1 or not self.specs:
             return self
         period = self.period if self.period is not None else max(spec.arrival for spec in self.specs) + 1.0
         again = tuple(
-            dataclasses.replace(spec, id=f"{spec.id}~{turn + 1}", arrival=spec.arrival + turn * period)
+            dataclasses.replace(
+                spec,
+                id=f"{spec.id}~{turn + 1}",
+                arrival=spec.arrival + turn * period,
+                session=None if spec.session is None else f"{spec.session}~{turn + 1}",
+                after=None if spec.after is None else f"{spec.after}~{turn + 1}",
+            )
             for turn in range(1, rounds)
             for spec in self.specs
         )
@@ -135,32 +132,52 @@ def to_requests(
     *,
     skipped: list[str] | None = None,
 ) -> list[Request]:
-    """The engine's requests, in the workload's order, `arrival` still counted from the start of the run.
+    """The engine's requests with their prompts, in the workload's order, `arrival` counted from the start of the run.
 
     chat: whether `messages` rows may be used (the model can talk); they are refused otherwise.
     skipped: where to put what is wrong with rows this model cannot take, instead of raising.
-    Raises WorkloadError naming every such row.
+    Raises WorkloadError naming every such row. Rows that failed at their source are left out.
     """
-    allowed: list[int] | None = None
-    texts: dict[object, list[int]] = {}
+    requests = late_requests(workload, PromptMaker(tokenizer, vocab_size, seed, chat), skipped=skipped)
+    for request in requests:
+        request.fill()
+    return requests
+
+
+def late_requests(
+    workload: Workload, maker: PromptMaker, *, fitting: Fitting | None = None, skipped: list[str] | None = None
+) -> list[Request]:
+    """The same, with prompts that are made when their requests arrive: a long trace needs little memory.
+
+    fitting: what to do with those that are too long; it is told each of them. Otherwise as `to_requests`.
+    """
     requests: list[Request] = []
     problems: list[str] = []
-    for spec in workload.specs:
+    kept = [spec for spec in workload.specs if not spec.failed]
+    for spec in kept if len(kept) == len(workload.specs) else bridged(workload.specs, kept):
         try:
-            if spec.prompt_len is not None and allowed is None:
-                allowed = _plain_ids(tokenizer, vocab_size)
-            ids = _prompt_ids(spec, tokenizer, vocab_size, seed, chat, allowed or [], texts)
+            prompt, params = maker.prompt(spec), spec.sampling()
+            if fitting is not None:
+                fitted = fitting.fit(spec, prompt, params)
+                if fitted is None:
+                    continue
+                prompt, params = fitted
+            expected = params.max_tokens if spec.output_len is not None else None
             requests.append(
                 Request(
                     spec.id,
-                    ids,
-                    spec.sampling(),
+                    [],
+                    params,
                     client=spec.client,
                     priority=spec.priority,
                     arrival=spec.arrival,
                     deadline=spec.deadline,
-                    expected_output=spec.output_len if spec.expected_output is None else spec.expected_output,
+                    expected_output=expected if spec.expected_output is None else spec.expected_output,
                     prompt_text=_shown_text(spec),
+                    session=spec.session,
+                    after=spec.after,
+                    delay=spec.delay,
+                    late=prompt,
                 )
             )
         except WorkbenchError as error:
@@ -169,49 +186,52 @@ def to_requests(
         skipped.extend(problems)
     elif problems:
         raise WorkloadError(workload.name, problems)
+    if len(requests) < len(kept):
+        _close_up(workload.specs, requests)
     return requests
 
 
-def _prompt_ids(
-    spec: RequestSpec,
-    tokenizer: TextCodec,
-    vocab_size: int,
-    seed: int,
-    chat: bool,
-    allowed: list[int],
-    texts: dict[object, list[int]],
-) -> list[int]:
-    if spec.prompt_ids is not None:
-        worst = max(spec.prompt_ids)
-        if worst >= vocab_size:
-            raise WorkbenchError(f"prompt_ids holds {worst}, this model's ids are 0..{vocab_size - 1}")
-        return list(spec.prompt_ids)
-    if spec.prompt_len is not None:
-        return _generator(seed, spec.id).choices(allowed, k=spec.prompt_len)
-    text: object = spec.prompt if spec.messages is None else spec.messages
-    ids = texts.get(text)
-    if ids is None:
-        if spec.messages is None:
-            ids = tokenizer.encode(spec.prompt or "")
-        elif chat:
-            ids = tokenizer.encode_chat([{"role": role, "content": content} for role, content in spec.messages])
+def bridged(specs: Iterable[RequestSpec], kept: Iterable[RequestSpec]) -> list[RequestSpec]:
+    """`kept` when the others are gone: who came after one of those comes after its leader, with both delays.
+
+    Without a leader that is left it comes by itself, at its own time or that of the first in the chain.
+    """
+    kept = list(kept)
+    ids = {spec.id for spec in kept}
+    if all(spec.after is None or spec.after in ids for spec in kept):
+        return kept
+    gone = {spec.id: spec for spec in specs if spec.id not in ids}
+    return [spec if spec.after is None or spec.after in ids else _led_anew(spec, ids, gone) for spec in kept]
+
+
+def _led_anew(spec: RequestSpec, ids: set[str], gone: dict[str, RequestSpec]) -> RequestSpec:
+    after, delay, arrival = spec.after, spec.delay, spec.arrival
+    passed: set[str] = set()
+    while after is not None and after not in ids:
+        leader = gone.get(after)
+        if leader is None or after in passed:
+            after = None
         else:
-            raise WorkbenchError("messages need a model with a chat template; give a prompt instead")
-        texts[text] = ids
-    if not ids:
-        raise WorkbenchError("the prompt is empty once encoded")
-    return list(ids)
+            passed.add(after)
+            after, delay, arrival = leader.after, delay + leader.delay, max(arrival, leader.arrival)
+    if after is None:
+        return dataclasses.replace(spec, after=None, delay=0.0, arrival=arrival)
+    return dataclasses.replace(spec, after=after, delay=delay)
 
 
-def _generator(seed: int, id: str) -> random.Random:
-    key = hashlib.blake2b(f"{seed}\0{id}".encode(), digest_size=16).digest()
-    return random.Random(int.from_bytes(key, "big"))
-
-
-def _plain_ids(tokenizer: TextCodec, vocab_size: int) -> list[int]:
-    """Ids that are ordinary text: a random prompt must not contain an end mark or a chat control token."""
-    special = set(tokenizer.eos_ids) | set(getattr(tokenizer, "special_ids", ()))
-    return [id for id in range(vocab_size) if id not in special]
+def _close_up(specs: Iterable[RequestSpec], requests: list[Request]) -> None:
+    """Some rows gave no request: nobody may wait for those."""
+    ids = {request.id for request in requests}
+    gone: dict[str, RequestSpec] | None = None
+    by_id: dict[str, RequestSpec] = {}
+    for request in requests:
+        if request.after is None or request.after in ids:
+            continue
+        if gone is None:
+            by_id = {spec.id: spec for spec in specs}
+            gone = {id: spec for id, spec in by_id.items() if id not in ids}
+        anew = _led_anew(by_id[request.id], ids, gone)
+        request.after, request.delay, request.arrival = anew.after, anew.delay, anew.arrival
 
 
 def _shown_text(spec: RequestSpec) -> str | None:

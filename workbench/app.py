@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import threading
@@ -127,6 +128,8 @@ class WorkbenchApp(App[None]):
             self.host.post(SetPace(self.options.pace))
         if session.workload_requests:
             self.host.post(Submit(session.workload_requests))
+            # The engine's alone from now on: kept here, the prompts of a long trace would never be let go.
+            session = self._loaded = dataclasses.replace(session, workload_requests=())
         self.switch_screen(LiveScreen(session, fps=self.options.fps))
 
     def on_unmount(self) -> None:

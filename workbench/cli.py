@@ -9,7 +9,6 @@ the commands that need them.
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +16,15 @@ import typer
 
 from engine.errors import WorkbenchError
 from engine.knobs import KNOBS
+from workbench.commands.export import export
 from workbench.commands.model import app as model_app
-from workbench.commands.slo_options import SloName, SloScale, SloTpot, SloTtft, slo_from, slo_given
+from workbench.commands.options import Running, Showing, with_running, with_showing
+from workbench.commands.reading import with_reading
+from workbench.commands.rec import app as rec_app
+from workbench.commands.replay import replay
+from workbench.commands.trace import app as trace_app
 from workbench.knob_options import with_knobs
-from workbench.say import StatusLine, error, say
+from workbench.say import error
 
 app = typer.Typer(
     help="A terminal workbench for LLM serving: a real paged-KV continuous-batching engine, iteration by iteration.",
@@ -31,24 +35,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(model_app, name="model")
-
-
-class Dtype(StrEnum):
-    auto = "auto"
-    bfloat16 = "bfloat16"
-    float32 = "float32"
-
-
-class Glyphs(StrEnum):
-    colour = "colour"
-    mono = "mono"
-    ascii = "ascii"
-
-
-class Device(StrEnum):
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
+app.add_typer(trace_app, name="trace")
+app.add_typer(rec_app, name="rec")
 
 
 def _version(asked: bool) -> None:
@@ -73,12 +61,11 @@ def root(
 
 @app.command()
 @with_knobs
+@with_showing
+@with_running
 def run(
-    model: Annotated[
-        str, typer.Option(help="tiny (built in), a fetched model, a folder, a .gguf file or a hub id (org/name).")
-    ] = "smollm2-135m-instruct",
     workload: Annotated[
-        Path | None, typer.Option(help="Requests from a file of JSON lines instead of the built-in ones.")
+        Path | None, typer.Option(help="Requests from a file of any known format instead of the built-in ones.")
     ] = None,
     no_workload: Annotated[bool, typer.Option("--no-workload", help="Start empty.")] = False,
     repeat: Annotated[
@@ -90,99 +77,40 @@ def run(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows of the workload out and say how many.")
     ] = False,
-    headless: Annotated[bool, typer.Option("--headless", help="No screen; a summary at the end.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="With --headless: the summary as one JSON object.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --headless: one JSON line per request, in the order in which they ended.", metavar="FILE"
-        ),
-    ] = None,
-    slo: SloName = None,
-    slo_ttft: SloTtft = None,
-    slo_tpot: SloTpot = None,
-    slo_scale: SloScale = None,
-    definitions: Annotated[
-        bool, typer.Option("--definitions", help="With --headless: what every figure of the summary means, in full.")
-    ] = False,
-    dtype: Annotated[Dtype, typer.Option(help="Numbers of the model; float32 on CPU is the exact mode.")] = Dtype.auto,
-    device: Annotated[
-        Device, typer.Option(help="Where the model runs; auto takes a GPU if there is one.")
-    ] = Device.auto,
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads of the model (default: one a core).", metavar="N")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of sampling and of random prompts.")] = 0,
-    pace: Annotated[
-        float | None, typer.Option(help="On the screen: at most this many iterations a second.", metavar="NUMBER")
-    ] = None,
-    fps: Annotated[int | None, typer.Option(help="Most frames a second of the screen.", metavar="N")] = None,
-    glyphs: Annotated[Glyphs | None, typer.Option(help="How the screen draws; g changes it there.")] = None,
-    knobs: Any = None,
+    *,
+    running: Running,
+    showing: Showing,
+    knobs: dict[str, Any],
 ) -> None:
     """Serve requests and show every iteration."""
     from workbench.session import RunOptions, check
 
-    if headless:
-        for name, value in (("--pace", pace), ("--fps", fps), ("--glyphs", glyphs)):
-            if value is not None:
-                raise WorkbenchError(f"{name} is for the screen; leave it or --headless out")
-        if no_workload:
-            raise WorkbenchError("--headless with --no-workload has nothing to run; leave one of them out")
-    else:
-        limit = slo_given(slo, slo_ttft, slo_tpot, slo_scale)
-        asked = (("--json", json), ("--out", out is not None), ("--definitions", definitions))
-        for name, given in (*asked, (limit or "", limit is not None)):
-            if given:
-                raise WorkbenchError(f"{name} needs --headless")
-        for name, number, low, high in (("--pace", pace, 0.1, 1000), ("--fps", fps, 1, 60)):
-            if number is not None and not low <= number <= high:
-                raise WorkbenchError(f"{name}: {number:g} is out of range, allowed: {low:g}..{high}")
-    limits = slo_from(slo, slo_ttft, slo_tpot, slo_scale)
+    if showing.headless and no_workload:
+        raise WorkbenchError("--headless with --no-workload has nothing to run; leave one of them out")
     if repeat is None:
-        repeat = 10 if workload is None and not headless else 1
+        repeat = 10 if workload is None and not showing.headless else 1
     options = RunOptions(
-        model=model,
+        model=running.model,
         knobs=knobs,
-        dtype=dtype.value,
-        device=device.value,
-        threads=threads,
-        seed=seed,
+        dtype=running.dtype,
+        device=running.device,
+        threads=running.threads,
+        seed=running.seed,
+        costs=running.costs,
         workload=workload,
         no_workload=no_workload,
         repeat=repeat,
         skip_bad=skip_bad,
+        record=running.record,
+        record_text=running.record_text,
     )
-    if headless:
-        raise typer.Exit(_run_headless(options, as_json=json, out=out, slo=limits, definitions=definitions))
-    from workbench.terminal import check_terminal
+    from workbench.serving import serve
 
-    rows = check(options)
-    check_terminal()
-    from workbench.screen import run_screen
-
-    raise typer.Exit(run_screen(options, rows, pace=pace, fps=fps, glyphs=glyphs.value if glyphs else None))
+    raise typer.Exit(serve(options, lambda: check(options), showing))
 
 
-def _run_headless(options: Any, *, out: Path | None, **shown: Any) -> int:
-    """shown: how `run_headless` is to tell the results."""
-    from workbench.headless import out_file, run_headless
-    from workbench.session import check, load
-    from workbench.terminal import quiet_libraries
-
-    quiet_libraries()
-    if out is not None and options.workload is not None and out.exists() and out.samefile(options.workload):
-        raise WorkbenchError(f"--out: {out} is the workload itself; give another file")
-    workload = check(options)
-    with out_file(out) as file:
-        line = StatusLine()
-        try:
-            loaded = load(options, workload, line.progress)
-        finally:
-            line.clear()
-        for note in loaded.notes:
-            say(f"note: {note}")
-        return run_headless(loaded.engine, loaded.info, loaded.requests, out=file, **shown)
+app.command()(with_knobs(with_showing(with_running(with_reading(replay)))))
+app.command()(export)
 
 
 @app.command()

@@ -20,9 +20,12 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
+from engine.clock import VirtualClock
 from engine.errors import WorkbenchError
+from traces.errors import RecordingError
 from traces.metrics import Metrics, RequestRow
 from workbench.log import write_fault
+from workbench.model.progress import Progress, clock_text
 from workbench.say import StatusLine, error, say
 from workbench.session import start_at
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from engine.host import EngineInfo
     from engine.records import Iteration
     from engine.request import Request
+    from traces.recording import Recorder
     from traces.slo import Slo
 
 NAP = 0.1
@@ -126,15 +130,19 @@ def run_headless(
     out: OutFile | None = None,
     slo: Slo | None = None,
     definitions: bool = False,
+    recorder: Recorder | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Serve `requests`, print the summary, return the exit code: 0, 1 after a fault, 130 / 143 when interrupted.
 
+    The list is empty afterwards. On a virtual clock nobody sleeps.
     slo: what goodput is measured by. definitions: tell in full what every figure means.
+    recorder: is given every record, and closed at the end.
     """
     metrics = Metrics(info, planned=len(requests), slo=slo)
     prompt_lens = {request.id: request.num_prompt for request in requests}
     start_at(requests, engine.clock.now())
+    progress = Progress(requests, virtual=isinstance(engine.clock, VirtualClock))
     fault: str | None = None
     what = ""
     unwritten: OSError | None = None
@@ -143,6 +151,13 @@ def run_headless(
 
     def take(it: Iteration) -> None:
         nonlocal rejected, unwritten
+        progress.add(it)
+        if recorder is not None:
+            try:
+                recorder.add(it)
+            except RecordingError as problem:  # told once; the run goes on
+                line.clear()
+                say(str(problem))
         rows = list(metrics.add(it))
         for row in rows:
             if row.prompt_len is None:
@@ -167,16 +182,20 @@ def run_headless(
         try:
             for request in requests:
                 engine.submit(request)
+            requests.clear()  # each is forgotten when it has ended: the prompts of a long trace are many
             for it in _iterations(engine, interrupt, sleep):
                 take(it)
                 if line.due:
-                    line.show(_status(metrics, it))
+                    line.show(_status(metrics, progress, it))
         except Exception as problem:  # whatever it is, what was measured so far is still told
             fault = traceback.format_exc()
             what = f"{type(problem).__name__}: {(str(problem).splitlines() or [''])[0]}"
             take(engine.fault_record(fault))
         finally:
             line.clear()
+            if recorder is not None:
+                with contextlib.suppress(RecordingError):  # `recorder.fault` tells
+                    recorder.close()
         summary = {**metrics.summary(), "interrupted": interrupt.signum is not None}
         if out is not None and unwritten is None:
             try:
@@ -190,6 +209,9 @@ def run_headless(
     if unwritten is not None:
         assert out is not None
         error(f"--out: {out.path} could not be written: {unwritten.strerror or unwritten}; the summary is complete")
+        return UNWRITTEN
+    if recorder is not None and recorder.fault is not None:
+        error(f"--record: {recorder.fault}; the summary is complete")
         return UNWRITTEN
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")
@@ -209,17 +231,22 @@ def _iterations(engine: Engine, interrupt: Interrupt, sleep: Callable[[float], N
             return
         due = engine.next_event()
         if due is not None:
-            sleep(min(max(due - engine.clock.now(), 0.0), NAP))
+            if isinstance(engine.clock, VirtualClock):
+                engine.clock.advance_to(due)
+            else:
+                sleep(min(max(due - engine.clock.now(), 0.0), NAP))
             continue
         stuck += 1
         if stuck > STUCK:
             raise RuntimeError(f"the engine has work and did nothing {STUCK} times in a row")
 
 
-def _status(metrics: Metrics, it: Iteration) -> str:
+def _status(metrics: Metrics, progress: Progress, it: Iteration) -> str:
+    wall = metrics.wall_s
+    speed = f"{metrics.output_tokens / wall:.0f}" if wall else "-"
     return (
-        f"{metrics.ended}/{metrics.planned} requests ended · {len(it.running)} running · {it.num_waiting} waiting · "
-        f"{metrics.output_tokens} tokens · {metrics.iterations} iterations"
+        f"{progress.bar()} {metrics.ended}/{metrics.planned} ended · {progress.position(it.t_end)} · "
+        f"{len(it.running)} run {it.num_waiting} wait · {speed} tok/s · ETA {clock_text(progress.eta(it.t_end))}"
     )
 
 

@@ -36,12 +36,10 @@ def check_terminal(env: Mapping[str, str] | None = None) -> None:
     env = os.environ if env is None else env
     for name, number in (("standard input", 0), ("standard output", 1), ("standard error", 2)):
         if not os.isatty(number):
-            raise WorkbenchError(
-                f"the live screen needs a terminal, and {name} is not one; use: workbench run --headless"
-            )
+            raise WorkbenchError(f"the live screen needs a terminal, and {name} is not one; --headless runs without it")
     if env.get("TERM", "dumb") in ("dumb", ""):
         raise WorkbenchError(
-            "the live screen needs a terminal that can draw, and TERM is dumb; use: workbench run --headless"
+            "the live screen needs a terminal that can draw, and TERM is dumb; --headless runs without it"
         )
 
 

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from engine.engine import Engine
-from engine.errors import ConfigError, ForkError
+from engine.errors import ConfigError, DivergedError, ForkError
 from engine.records import Iteration, KnobChange, Rebuilt
 from engine.request import Request
 from engine.whatif.clocks import MovedClock
@@ -85,9 +85,11 @@ class Conductor:
             # One without an answer may have told of a refusal or a plan, which is not repeated: none comes now.
             repeated = asked < 2 if record is None else not asked or check_sum(record) == journal.sums[seq]
             if not repeated:
-                raise ForkError(
+                raise DivergedError(
                     f"iteration {engine.step_count} (record {seq}) cannot be repeated from the recording: the "
-                    "scheduler decides otherwise now"
+                    "scheduler decides otherwise now",
+                    seq,
+                    record,
                 )
             if record is not None:
                 yield record

@@ -61,6 +61,13 @@ def made_up_but_sometimes_bad(id: str, position: int) -> int:
     return UNSAMPLED if id.endswith("3") and token == 40 else token
 
 
+class _Prompt(list[int]):
+    """Made late."""
+
+    def ids(self) -> list[int]:
+        return list(self)
+
+
 class EngineMachine(RuleBasedStateMachine):
     """Every record is folded into a view, which must stay equal to the engine's own state."""
 
@@ -120,6 +127,25 @@ class EngineMachine(RuleBasedStateMachine):
             )
             new.append(id)
         return multiple(*new)
+
+    @rule(
+        target=ids, leader=ids, ahead=st.integers(0, 3), delay=st.sampled_from([0.0, 0.5, 2.0]), late=st.booleans(),
+        length=st.integers(1, 20), output=st.integers(1, 6),
+    )  # fmt: skip
+    def submit_a_turn(self, leader: str, ahead: int, delay: float, late: bool, length: int, output: int) -> Any:
+        """After one that was, is or will be here: `ahead` above 0 names itself or one that is submitted later."""
+        self.serial += 1
+        id = f"r{self.serial}"
+        after = f"r{self.serial + ahead - 1}" if ahead else leader
+        prompt = (FAMILIES[0] * 3)[:length]
+        self.submitted.append(id)
+        self.engine.submit(
+            Request(
+                id, [] if late else prompt, SamplingParams(max_tokens=output), after=after, delay=delay,
+                late=_Prompt(prompt) if late else None,
+            )
+        )  # fmt: skip
+        return id
 
     @rule(id=ids)
     def submit_an_id_again(self, id: str) -> None:

@@ -252,10 +252,11 @@ def test_sharegpt_rows_that_are_odd(tmp_path: Path) -> None:
         {"id": "6", "conversations": [{"from": "human", "value": " "}, TURNS[1]]},
         {"id": "7", "conversations": []},
         {"id": "8", "conversation": [USER, {"role": "assistant", "content": "A map."}]},
+        {"id": "9", "conversations": [{"content": "Why?"}, {"content": "So."}]},
     )
-    assert [spec.prompt for spec in workload.specs] == ["Hello!", "Hello!", "What is a page table?"]
+    assert [spec.prompt for spec in workload.specs] == ["Hello!", "Hello!", "What is a page table?", "Why?"]
     report = workload.report
-    assert report is not None and report.read == 8
+    assert report is not None and report.read == 9
     assert report.dropped == {
         "no answer to the first question": 1,
         "no question in the conversation": 2,
@@ -288,8 +289,15 @@ def test_openai_batch(tmp_path: Path) -> None:
         {**call, "custom_id": "c", "url": "/v1/embeddings"},
         {**call, "custom_id": "d", "body": {"prompt": "Once", "max_tokens": 5}, "url": "/v1/completions"},
         {**call, "custom_id": "e", "body": {**body, "temperature": -1}},
+        {
+            **call,
+            "custom_id": "f",
+            "body": {"input": "Why?", "instructions": "Be brief", "max_output_tokens": 6},
+            "url": "/v1/responses",
+        },
     )
-    first, several, completion = workload.specs
+    first, several, completion, response = workload.specs
+    assert (response.messages, response.max_tokens) == ((("system", "Be brief"), ("user", "Why?")), 6)
     assert (first.id, first.client, first.max_tokens, first.output_len, first.arrival) == ("a", "bob", 50, None, 0.0)
     assert (first.temperature, first.top_p, first.seed, first.stop) == (0.5, 0.9, 3, ("\n",))
     assert (several.max_tokens, completion.prompt, completion.max_tokens) == (7, "Once", 5)
@@ -481,6 +489,10 @@ def test_client_from_any_field(tmp_path: Path) -> None:
     assert spec.client == "t9"
     (spec,) = specs(tmp_path / "b.jsonl", *WRITTEN["openai-chat"], client_from="model")
     assert spec.client == "m"
+    nested = load(tmp_path / "c.jsonl", *WRITTEN["openai-batch"], client_from="model")
+    assert nested.specs[0].client == "m" and not any("no row has that field" in note for note in nested.notes)
+    absent = load(tmp_path / "d.jsonl", *WRITTEN["openai-batch"], client_from="colour")
+    assert any("no row has that field" in note for note in absent.notes)
 
 
 def test_another_unit_where_a_person_says_so(tmp_path: Path) -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from engine.host import EngineInfo
 from engine.records import Iteration
-from engine.view import EngineView, RequestView
-
-
-class Bookmark(NamedTuple):
-    step: int
-    text: str
+from engine.view import EngineView
 
 
 class InMemory:
     notes: tuple[str, ...] = ()
-    bookmarks: tuple[Bookmark, ...] = ()
+    bookmarks: tuple[tuple[int, str], ...] = ()
 
     def __init__(self, info: EngineInfo, records: list[Iteration], marks: list[int]) -> None:
         self.info = info
@@ -48,6 +42,3 @@ class InMemory:
 
     def iterations(self, first_seq: int = 0, stop: int | None = None) -> Iterator[Iteration]:
         yield from self.records[first_seq:stop]
-
-    def complete(self, request: RequestView) -> None:
-        pass

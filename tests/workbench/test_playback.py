@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.commands import SetKnob
 from engine.view import EngineView
 from tests.workbench.driving import WIDE, Driven, encode, live_screen
-from tests.workbench.recorded import Bookmark, InMemory
+from tests.workbench.recorded import InMemory
 from tests.workbench.scripted import ScriptedHost, busy_host
 from traces.recording.marks import Mark
 from workbench.app import Options, WorkbenchApp
@@ -86,7 +86,7 @@ def test_the_way_between_preemptions_leads_through_the_whole_recording():
 
 
 @asynccontextmanager
-async def played(size: tuple[int, int] = WIDE, bookmarks: tuple[Bookmark, ...] = ()) -> AsyncIterator[Driven]:
+async def played(size: tuple[int, int] = WIDE, bookmarks: tuple[tuple[int, str], ...] = ()) -> AsyncIterator[Driven]:
     recording, _ = recorded()
     recording.bookmarks = bookmarks
     session = Session(RecordedHost(recording.info), encode, recording=recording)
@@ -152,7 +152,7 @@ async def test_jumps_go_to_the_kind_that_j_chose():
 
 
 async def test_bookmarks_are_found_again_and_can_be_taken_away():
-    async with played(bookmarks=(Bookmark(200, "look [here]"),)) as here:
+    async with played(bookmarks=((200, "look [here]"),)) as here:
         await here.press("t", *"121", "enter", "b", *"odd", "enter")
         assert "bookmark at step 121" in here.text()
         await here.press("j", "j", "j", "j", "right_parenthesis")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from engine.errors import RequestError
@@ -15,7 +16,10 @@ SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_toke
 NOT_TEXT = "parts that are not text were left out"
 CALLS_AS_TEXT = "tool calls were written out as text"
 ONE_ANSWER = "one answer instead of several"
-ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant", "developer": "system"}
+ROLES = {
+    "human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant", "bing": "assistant",
+    "bard": "assistant", "model": "assistant", "developer": "system",
+}  # fmt: skip
 """Other words for roles."""
 
 Messages = tuple[tuple[str, str], ...]
@@ -36,13 +40,16 @@ def messages(value: Any) -> tuple[Messages, tuple[str, ...]]:
     found: list[tuple[str, str]] = []
     reasons: dict[str, None] = {}
     for index, item in enumerate(value):
-        if not isinstance(item, dict) or not role(item.get("role")):
+        speaker = role(item.get("role")) if isinstance(item, dict) else ""
+        if not speaker:
             raise Drop("bad message", f"message {index} has no role")
-        content = _text(item.get("content", item.get("parts")), index, reasons)
+        content = item.get("content")
+        if not isinstance(content, str):
+            content = _text(item.get("parts") if content is None else content, index, reasons)
         if not content and (calls := item.get("tool_calls") or item.get("function_call")):
             content = json.dumps(calls, ensure_ascii=False, separators=(",", ":"))
             reasons[CALLS_AS_TEXT] = None
-        found.append((role(item["role"]), content))
+        found.append((speaker, content))
     if not any(content for _, content in found):
         raise Drop("no text in the messages", f"{len(found)} messages")
     return tuple(found), tuple(reasons)
@@ -51,8 +58,6 @@ def messages(value: Any) -> tuple[Messages, tuple[str, ...]]:
 def _text(content: Any, index: int, reasons: dict[str, None]) -> str:
     if content is None:
         return ""
-    if isinstance(content, str):
-        return content
     if not isinstance(content, list):
         raise Drop("bad message", f"content of message {index} is neither text nor a list of parts")
     texts = []
@@ -81,9 +86,11 @@ def body(value: Any, context: Context) -> Row:
         more["messages"], clamped = messages(record["messages"])
     elif record.get("prompt") is not None:
         more.update(_prompt(record["prompt"]))
+    elif record.get("input") is not None:
+        more["messages"], clamped = _input(record)
     else:
         raise Drop("no prompt", "neither messages nor prompt in the body")
-    limit = given(record, "max_completion_tokens", "max_tokens")
+    limit = given(record, "max_completion_tokens", "max_tokens", "max_output_tokens")
     if limit is not None:
         more["max_tokens"] = checked("max_tokens", limit)
         context.note("max_tokens is the most a request may generate; how much it really did is not in the file")
@@ -99,11 +106,31 @@ def body(value: Any, context: Context) -> Row:
 def sampling(record: dict[str, Any]) -> dict[str, Any]:
     """The sampling values that are given, checked. Raises Drop."""
     values = {field: checked(field, record[field]) for field in SAMPLING if record.get(field) not in (None, [])}
-    try:
-        RequestSpec("", prompt_len=1, **values).sampling()
-    except RequestError as error:
-        raise Drop(f"bad {str(error).split()[0]}", str(error)) from None
+    if values and (problem := _contradiction(tuple(values.items()))):
+        raise Drop(f"bad {problem.split()[0]}", problem)
     return values
+
+
+@lru_cache(256)
+def _contradiction(values: tuple[tuple[str, Any], ...]) -> str | None:
+    """What is wrong with sampling values that are each of the right kind. Files repeat the same few."""
+    try:
+        RequestSpec("", prompt_len=1, **dict(values)).sampling()
+    except RequestError as error:
+        return str(error)
+    return None
+
+
+def _input(record: dict[str, Any]) -> tuple[Messages, tuple[str, ...]]:
+    """Of the responses interface: a text, or items of which the messages count, and instructions before them."""
+    value = record["input"]
+    items = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise Drop("no messages", show(value))
+    said = [item for item in items if isinstance(item, dict) and "role" in item]
+    system = record.get("instructions")
+    found, clamped = messages(([{"role": "system", "content": system}] if system else []) + said)
+    return found, clamped if len(said) == len(items) else (*clamped, NOT_TEXT)
 
 
 def _prompt(value: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The elements of a JSON array, or the documents of a text, as bytes, without reading the whole.
 
 Brackets are counted and strings stepped over; what an element holds is not looked at here, so that a broken one is one
-dropped row and the next is read again. A string never goes over the end of a line, which ends a missing quote.
+dropped row and the next is read again. A string never goes over the end of a line, which makes up for a missing quote.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ def elements(pieces: Iterable[bytes], path: Path, *, array: bool) -> Iterator[tu
                 if (line_end := text.find(b"\n", at)) < 0:
                     break
                 at = line_end + 1
+                if depth > outer and b"\n" not in text[start:line_end].lstrip():  # an element a line: it ends with it
+                    number, depth = number + 1, outer
+                    yield number, text[start:line_end].strip(), True
+                    start = at
                 continue
             at += 1
             if byte in _OPEN:

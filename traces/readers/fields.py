@@ -14,6 +14,8 @@ from traces.readers.native import FIELDS, Bad
 from traces.rows import Drop, Row
 
 CHARS_PER_TOKEN = 4
+CLIENT_FOUND = "client found"
+"""In `Context.state`: some row has the field of `--client-from`, though perhaps not at its top."""
 
 
 def fields(record: Any) -> dict[str, Any]:
@@ -45,6 +47,8 @@ def client(record: Mapping[str, Any], context: Context, *names: str) -> dict[str
     asked = context.options.client_from
     for field in (asked,) if asked else names:
         if (value := name(record.get(field))) is not None:
+            if asked:
+                context.state[CLIENT_FOUND] = True
             return {"client": value}
     return {}
 

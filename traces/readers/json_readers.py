@@ -13,6 +13,7 @@ from traces.readers.mooncake_plus import AgentBlocks, MooncakePlus
 from traces.readers.openai import OpenAIBatch, OpenAIChat
 from traces.readers.otel import OTel
 from traces.readers.ragpulse import RagPulse
+from traces.readers.recorded import Recorded
 from traces.readers.sglang_log import SGLangLog
 from traces.readers.sharegpt import Conversations, ShareGPT
 from traces.readers.tracelab_rounds import TraceLabRounds
@@ -22,6 +23,7 @@ from traces.readers.vtc_json import VtcJson
 from traces.readers.weka import Weka
 
 JSON_READERS: tuple[Reader, ...] = (
+    Recorded(),
     Mooncake(),
     Bailian(),
     MooncakePlus(),

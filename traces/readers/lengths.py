@@ -17,6 +17,8 @@ _WHOLE = re.compile(r"\d{1,18}(\.0*)?", re.ASCII)
 
 def to_length(name: str, value: Any) -> int:
     """0..MOST_TOKENS, from 5, 5.0, "5" or "5.0". Raises Drop that names the field."""
+    if type(value) is int and 0 <= value <= MOST_TOKENS:
+        return value
     if isinstance(value, str):
         text = value.strip()
         if not text:

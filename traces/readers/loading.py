@@ -7,6 +7,7 @@ of the file; `where` still names the row. What was changed on the way is in `Wor
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ def read_workload(
     options: ReadOptions = ReadOptions(),  # noqa: B008 (it is frozen)
     *,
     limit: int | None = None,
+    keep: Callable[[Chunk], Chunk] | None = None,
 ) -> Workload:
     """All requests of a file, in order of arrival.
 
+    keep: the part of each chunk that becomes requests; the others are counted as read and forgotten.
     limit: stop reading after that many kept rows (of the file's order); memory grows with the rows that are kept.
     Raises WorkbenchError for a file that is none or holds no usable row, WorkloadError with `options.strict` naming
     every bad row.
@@ -40,6 +43,8 @@ def read_workload(
     times: list[int] = []
     rows: list[dict[str, Any]] = []
     for chunk in trace.chunks():
+        if keep is not None:
+            chunk = keep(chunk)
         lines += chunk.line.tolist()
         times += chunk.t_ns.tolist()
         rows += _fields(chunk)

@@ -33,12 +33,12 @@ class ShareGPT(Reader):
             return NO
         if "conversation_id" in first or "conversation_hash" in first:
             return NO
-        if not all(isinstance(turn, dict) and _speaker(turn) for turn in turns):
+        if not all(isinstance(turn, dict) and turn.keys() & {"from", "role", "value", "content"} for turn in turns):
             return NO
         if "messages" not in first:
             return SURE
         # A body to send ends with a question, a conversation that was had ends with an answer.
-        answered = any(_speaker(turn) == "assistant" for turn in turns[-1:])
+        answered = any(_speaker(turn, 0) == "assistant" for turn in turns[-1:])
         return LIKELY + 20 if answered and not first.keys() & BODY else NO
 
     def parse(self, record: Any, context: Context) -> Row:
@@ -76,18 +76,22 @@ def pair(turns: Any) -> tuple[str, str]:
     """The first question and the answer to it. Raises Drop."""
     if not isinstance(turns, list):
         raise Drop("no conversation", show(turns))
-    asked = next((at for at, turn in enumerate(turns) if isinstance(turn, dict) and _speaker(turn) == "user"), None)
+    asked = next((at for at, turn in enumerate(turns) if _speaker(turn, at) == "user"), None)
     if asked is None:
         raise Drop("no question in the conversation", f"{len(turns)} turns")
     following = turns[asked + 1] if asked + 1 < len(turns) else None
-    if not isinstance(following, dict) or _speaker(following) != "assistant":
+    if _speaker(following, asked + 1) != "assistant":
         raise Drop("no answer to the first question", f"{len(turns)} turns")
-    question, answer = (given(turn, "value", "content") for turn in (turns[asked], following))
+    question, answer = (given(turn, "value", "content") for turn in (turns[asked], turns[asked + 1]))
     for text, what in ((question, "question"), (answer, "answer")):
         if not isinstance(text, str) or not text.strip():
             raise Drop(f"empty {what}", name(text) or "")
     return question, answer
 
 
-def _speaker(turn: dict[str, Any]) -> str:
-    return role(given(turn, "from", "role"))
+def _speaker(turn: Any, place: int) -> str:
+    """Turns that do not say who speaks take turns, the user first."""
+    if not isinstance(turn, dict):
+        return ""
+    said = given(turn, "from", "role")
+    return role(said) if said is not None else ("user", "assistant")[place % 2]

@@ -132,7 +132,7 @@ def _decimal(text: str, unit: str) -> int:
 
 def _checked(ns: int, shown: Any, unit: str, date: bool = False) -> int:
     if ns < 0 and not date:
-        raise Drop(BAD_TIME, f"{shown} {unit} is negative")
+        raise Drop(BAD_TIME, f"{_short(shown)} {unit} is negative")
     if abs(ns) > MOST_NS:
         hint = "" if date else "; --time-unit says which unit it is in"
         raise Drop(BAD_TIME, f"{_short(shown)} {unit}".rstrip() + f" is out of range{hint}")

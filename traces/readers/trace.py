@@ -17,6 +17,7 @@ from engine.errors import WorkbenchError
 from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
 from traces.readers.columns import Lines, equals, has_zone, to_lengths, to_times
+from traces.readers.fields import CLIENT_FOUND
 from traces.readers.files import read_blocks
 from traces.readers.jsonlines import JsonLines
 from traces.readers.parsing import Parsing
@@ -29,7 +30,7 @@ PARSED_ROWS = 8192
 """Rows that were made one by one and are given on at once: with their fields they are a hundred times as large."""
 FAILED = "failed at its source"
 SENT_WITH_ONE = "failed at its source, sent with 1 token"
-MOST_HELD = 8 << 20
+MOST_HELD = 4 << 20
 """Bytes of texts and ids in a chunk, about: prompts of whole conversations must not fill the memory."""
 MOST_PROBLEMS = 100_000
 """Bad rows whose text is kept for an error that lists them."""
@@ -77,6 +78,11 @@ class Trace:
         return self.reader.title
 
     @property
+    def container(self) -> str:
+        """csv, jsonl or json."""
+        return self._head.container.value
+
+    @property
     def unit(self) -> str:
         """s, ms, us, ns or date; "" without times."""
         said = self._table.unit if self._table is not None and self._table.time else self.reader.unit
@@ -99,7 +105,8 @@ class Trace:
         self.report.check()
         if self._context.zoned and self._context.unzoned:
             self._context.note("some dates say their zone and some do not; those are taken as UTC")
-        if self.options.client_from and not self._client_found and self.report.kept:
+        found = self._client_found or CLIENT_FOUND in self._context.state
+        if self.options.client_from and not found and self.report.kept:
             self._context.note(f"--client-from {self.options.client_from}: no row has that field")
 
     def _count(self, chunk: Chunk) -> None:

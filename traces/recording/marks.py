@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Iterable
 from enum import IntFlag
 from typing import NamedTuple
 
@@ -43,6 +44,11 @@ class Marks:
     def __init__(self) -> None:
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
+
+    def prime(self, durations: Iterable[float]) -> None:
+        """Begin after iterations that took this long, oldest first."""
+        for duration in durations:
+            self._slow(duration)
 
     def add(self, it: Iteration) -> StepMark:
         """The bits this record adds to a step."""

@@ -17,21 +17,13 @@ import numpy.typing as npt
 
 from engine.host import EngineInfo
 from engine.records import Iteration
-from engine.view import EngineView, RequestView
+from engine.view import EngineView
 from workbench.model.build import Build
 from workbench.model.history import History
 
 MARGIN = 128
 """Steps loaded before the first one asked for, and after the last: the next few keys cost nothing."""
 MOST_WINDOW = 4096
-
-
-class Bookmark(Protocol):
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def text(self) -> str: ...
 
 
 class Recorded(Protocol):
@@ -63,15 +55,13 @@ class Recorded(Protocol):
         ...
 
     @property
-    def bookmarks(self) -> Sequence[Bookmark]: ...
+    def bookmarks(self) -> Sequence[tuple[int, str]]:
+        """(step, text)"""
+        ...
 
     @property
     def notes(self) -> Sequence[str]:
         """What is wrong with it, a line each."""
-        ...
-
-    def complete(self, request: RequestView) -> None:
-        """Load the tokens and texts of a request that began before the window."""
         ...
 
 
@@ -85,7 +75,7 @@ class Playback(History):
             config.num_blocks, config.block_size, config.values(), MOST_WINDOW, model=info.model, dtype=info.dtype
         )
         self._first_build = self.builds[0]
-        self.bookmarks = {bookmark.step: bookmark.text for bookmark in recording.bookmarks}
+        self.bookmarks = dict(recording.bookmarks)
 
     # ---- the window -------------------------------------------------------------------------------
 
@@ -120,13 +110,6 @@ class Playback(History):
             self.append(it)
             if it.executed and it.step >= enough:
                 break
-
-    def complete(self, id: str) -> RequestView | None:
-        """A request of the step shown, its tokens and text loaded."""
-        request = self.live.requests.get(id)
-        if request is not None:
-            self.recording.complete(request)
-        return request
 
     # ---- reading ----------------------------------------------------------------------------------
 

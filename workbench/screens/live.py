@@ -140,6 +140,8 @@ class LiveScreen(ViewActions, Screen[None]):
         records = self.host.drain(MOST_RECORDS)
         for it in records:
             self.history.append(it)
+            if self.session.progress is not None:
+                self.session.progress.add(it)
             self._notice(it)
         now = time.monotonic()
         if self._notice_until and now > self._notice_until:
@@ -230,6 +232,7 @@ class LiveScreen(ViewActions, Screen[None]):
             pausing=self._asked_pause == (history.live.seq, True) and not history.live.paused,
             building=self._rebuilding is not None,
             ended=not self.host.alive,
+            replayed=self.session.progress.line(now) if self.session.progress is not None else "",
         )
 
     def _columns(self, speed: float) -> int:

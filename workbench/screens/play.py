@@ -13,7 +13,6 @@ from workbench.model.history import History
 from workbench.model.playback import Playback
 from workbench.model.recorded_host import RecordedHost
 from workbench.model.session import Session
-from workbench.screens.inspect import InspectScreen
 from workbench.screens.live import FASTEST, LiveScreen
 from workbench.widgets import footer
 from workbench.widgets.panel import Scene
@@ -102,8 +101,6 @@ class PlayScreen(LiveScreen):
         right = self.fixed_right or step
         self.playback.show(step, right - self._span() + 1, right)
         self.recorded.time = float(self.recording.ends[self.history.clamp(step) - self.recording.first_step])
-        if isinstance(self.app.screen, InspectScreen):
-            self.playback.complete(self.app.screen.request_id)
         scene = super().make_scene()
         scene.view = self.history.live
         scene.ended = False

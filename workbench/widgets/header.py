@@ -67,6 +67,8 @@ class Header(Panel, can_focus=False):
         if view.storm:
             place.append(("STORM", self.look.warn))
         swapped = f"  swap {len(view.swapped)}" if view.swapped else ""
+        if scene.replayed and scene.cursor is None:
+            place.append((f"replayed {scene.replayed}", text))
         place += [(f"{runs(view)}{swapped}  wait {view.num_waiting}", text), (used, text)]
         if scene.playing:
             place.append((f"{rate(scene.speed[0])} it/s  {rate(scene.speed[1])} tok/s", text))
@@ -98,6 +100,7 @@ class Header(Panel, can_focus=False):
         return [
             where,
             *([("STORM", look.warn)] if view.storm else []),
+            *([(scene.replayed, look.text)] if scene.replayed and scene.cursor is None else []),
             (f"{runs(view)}{swapped} wait {view.num_waiting}", look.text),
             (f"KV {view.kv_usage:.0%}", look.text),
             (f"TTFT {seconds(lat.ttft50)} ITL {seconds(lat.itl50)}", look.text),

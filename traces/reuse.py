@@ -1,0 +1,155 @@
+"""How much of the prompts an endless prefix cache would have had: the most that any cache can give on this file.
+
+A block of a prompt is a hit when an earlier row of the file began with the same blocks up to and including it. Blocks
+are told apart by the ids before them too (a chain), and by the tokens they cover: the same id cut shorter at the end of
+a prompt is another block. Rows count in the order of the file.
+
+Memory is bounded: beyond MOST distinct blocks only one in two is followed, then one in four, and so on, chosen by the
+hash of the chain, and the figures become estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traces.rows import Ints
+
+MOST = 1 << 20
+"""Blocks that are remembered, 8 bytes each."""
+AT_ONCE = 1 << 13
+"""Rows whose blocks are worked on together: more would leave the processor's cache, and take much memory."""
+LENGTH_BITS = np.uint64(20)
+LENGTH = np.uint64((1 << 20) - 1)
+"""The low bits of a key tell how many tokens its block covers; 44 bits of hash are left."""
+Keys = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseFigures:
+    rows: int
+    """Rows with prefix ids."""
+    blocks: int
+    block_sizes: tuple[int, ...]
+    """Distinct sizes when each row has one size for all its ids; empty when ids have lengths of their own."""
+    hit_blocks: int
+    hit_tokens: int
+    one_in: int
+    """1: every block was followed and the figures are exact."""
+
+
+class Reuse:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._levels: list[Keys] = []
+        """Sorted arrays of seen keys, each at least twice as long as the next: merging stays cheap."""
+        self._one_in = 1
+        self.rows = self.blocks = 0
+        self.hit_blocks = self.hit_tokens = 0
+        self._sizes: set[int] = set()
+        self._uneven = False
+
+    def add(self, rows: Sequence[dict[str, Any]], prompt_len: Ints) -> None:
+        """rows: `more` of each row, those without `prefix_ids` are passed over."""
+        picked = [place for place, more in enumerate(rows) if more.get("prefix_ids")]
+        for start in range(0, len(picked), AT_ONCE):
+            self._add(rows, prompt_len, picked[start : start + AT_ONCE])
+
+    def _add(self, rows: Sequence[dict[str, Any]], prompt_len: Ints, picked: list[int]) -> None:
+        ids = [rows[place]["prefix_ids"] for place in picked]
+        lens = [rows[place].get("prefix_lens") or (1,) for place in picked]
+        per_row = np.array(list(map(len, ids)), np.int64)
+        total = int(per_row.sum())
+        starts = np.cumsum(per_row) - per_row
+        """Place of each row's first block."""
+        row_of = np.repeat(np.arange(len(picked)), per_row)
+        covered = self._covered(lens, per_row, prompt_len[picked], starts, row_of)
+        position = np.arange(total) - starts[row_of]
+        keys = _chain(_flat(ids, total), covered, position, starts, row_of)
+        keys = keys[covered > 0]
+        self.rows += len(picked)
+        self.blocks += len(keys)
+        self._count(keys)
+        self._thin()
+
+    def _covered(self, lens: list[Sequence[int]], per_row: Ints, prompt_len: Ints, starts: Ints, row_of: Ints) -> Ints:
+        """Prompt tokens under each block."""
+        if all(len(given) == 1 for given in lens):
+            size = np.array([given[0] for given in lens], np.int64)
+            self._sizes.update(np.unique(size).tolist())
+            full = np.repeat(size, per_row)
+        else:
+            self._uneven = True
+            full = np.array(
+                list(
+                    chain.from_iterable(
+                        given if len(given) == count else (given[0],) * count
+                        for given, count in zip(lens, per_row.tolist(), strict=True)
+                    )
+                ),
+                np.int64,
+            )
+        before = np.cumsum(full) - full
+        before -= before[starts][row_of]
+        return np.clip(prompt_len[row_of] - before, 0, full)
+
+    def _count(self, keys: Keys) -> None:
+        """keys: of the useful blocks."""
+        followed = np.sort(keys[self._followed(keys)])
+        distinct = followed[np.flatnonzero(np.diff(followed, prepend=~followed[:1]))]
+        seen = np.zeros(len(distinct), np.bool_)
+        for level in self._levels:
+            at = np.minimum(np.searchsorted(level, distinct), len(level) - 1)
+            seen |= level[at] == distinct
+        fresh = distinct[~seen]
+        # Blocks of one key cover equally many tokens, and all but the first of its blocks are hits.
+        self.hit_blocks += (len(followed) - len(fresh)) * self._one_in
+        self.hit_tokens += (int((followed & LENGTH).sum()) - int((fresh & LENGTH).sum())) * self._one_in
+        if len(fresh):
+            self._levels.append(fresh)
+        while len(self._levels) > 1 and len(self._levels[-2]) < 2 * len(self._levels[-1]):
+            self._levels[-2:] = [np.sort(np.concatenate(self._levels[-2:]))]
+
+    def _followed(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        chosen: npt.NDArray[np.bool_] = (keys >> LENGTH_BITS) % np.uint64(self._one_in) == 0
+        return chosen
+
+    def _thin(self) -> None:
+        while sum(map(len, self._levels)) > self._most:
+            self._one_in *= 2
+            kept = (level[self._followed(level)] for level in self._levels)
+            self._levels = [level for level in kept if len(level)]
+
+    def figures(self) -> ReuseFigures:
+        sizes = () if self._uneven else tuple(sorted(self._sizes))
+        return ReuseFigures(self.rows, self.blocks, sizes, self.hit_blocks, self.hit_tokens, self._one_in)
+
+
+def _flat(ids: list[Sequence[int]], total: int) -> Keys:
+    try:
+        return np.fromiter(chain.from_iterable(ids), np.uint64, total)
+    except (OverflowError, ValueError):  # below 0 or beyond 64 bits
+        return np.fromiter((hash(id) & (1 << 64) - 1 for id in chain.from_iterable(ids)), np.uint64, total)
+
+
+def _chain(ids: Keys, covered: Ints, position: Ints, starts: Ints, row_of: Ints) -> Keys:
+    """A hash of each block together with all blocks before it in its row, and the tokens it covers."""
+    with np.errstate(over="ignore"):
+        mixed = _mix(ids)
+        mixed = _mix(mixed + position.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        mixed = _mix(mixed + covered.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03))
+        sums = np.cumsum(mixed, dtype=np.uint64)
+        chain_of = _mix(sums - (sums - mixed)[starts][row_of])
+    return chain_of & ~LENGTH | np.minimum(covered.astype(np.uint64), LENGTH)
+
+
+def _mix(x: Keys) -> Keys:
+    """The finaliser of splitmix64 (S. Vigna): every bit of the input changes half of the output's."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
