@@ -48,6 +48,8 @@ class Options:
     screenshots: Path = Path(".")
     pace: float | None = None
     """Most iterations a second from the start; None leaves the engine's own."""
+    speed: float = 1.0
+    """Of a recording: 1 is as it was."""
 
 
 class WorkbenchApp(App[None]):
@@ -120,7 +122,7 @@ class WorkbenchApp(App[None]):
     def _begin(self, session: Session) -> None:
         self.host = session.host
         if session.recording is not None:
-            self.switch_screen(PlayScreen(session, fps=self.options.fps))
+            self.switch_screen(PlayScreen(session, fps=self.options.fps, speed=self.options.speed))
             return
         if not self.host.alive:
             self.host.start()

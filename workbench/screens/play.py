@@ -25,14 +25,14 @@ MOST_COLUMNS = 16
 
 
 class PlayScreen(LiveScreen):
-    def __init__(self, session: Session, *, fps: int = FASTEST) -> None:
+    def __init__(self, session: Session, *, fps: int = FASTEST, speed: float = 1.0) -> None:
         assert session.recording is not None
         assert isinstance(session.host, RecordedHost)
         self.recording, self.recorded = session.recording, session.host
         super().__init__(session, fps=fps)
         self.cursor = self.recording.first_step
         self.playing = False
-        self.speed = 1.0
+        self.speed = speed
         self._played = 0.0
         """Recorded time reached."""
         self._ticked = 0.0
@@ -150,7 +150,7 @@ class PlayScreen(LiveScreen):
         self.dirty()
 
     def action_pace(self, direction: int) -> None:
-        at = bisect_left(SPEEDS, self.speed) + direction
+        at = bisect_right(SPEEDS, self.speed) if direction > 0 else bisect_left(SPEEDS, self.speed) - 1
         self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, at))]
         self.say(f"{self.speed:g}x the recorded speed")
         self.dirty()
