@@ -90,6 +90,8 @@ class EngineView:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.knobs = dict(knobs)
+        self.model = self.dtype = ""
+        """Of the engine that was built last; "": still the first one."""
         self.knob_version = 0
         self.requests: dict[str, RequestView] = {}
         """Live ones and the last KEEP_FINISHED finished, in order of arrival."""
@@ -230,6 +232,7 @@ class EngineView:
     def _rebuild(self, rebuilt: Rebuilt) -> None:
         self.num_blocks, self.block_size = rebuilt.num_blocks, rebuilt.block_size
         self.knobs = dict(rebuilt.knobs)
+        self.model, self.dtype = rebuilt.model, rebuilt.dtype
         self._empty_pool()
         for request in self.requests.values():
             if request.status is RequestStatus.SWAPPED:

@@ -32,6 +32,7 @@ from workbench.model.session import Load, Session
 from workbench.screens.commands import LiveCommands
 from workbench.screens.live import FASTEST, LiveScreen
 from workbench.screens.loading import LoadingScreen
+from workbench.screens.play import PlayScreen
 from workbench.text import clean
 from workbench.widgets.panel import Panel
 
@@ -47,6 +48,8 @@ class Options:
     screenshots: Path = Path(".")
     pace: float | None = None
     """Most iterations a second from the start; None leaves the engine's own."""
+    speed: float = 1.0
+    """Of a recording: 1 is as it was."""
 
 
 class WorkbenchApp(App[None]):
@@ -118,6 +121,9 @@ class WorkbenchApp(App[None]):
 
     def _begin(self, session: Session) -> None:
         self.host = session.host
+        if session.recording is not None:
+            self.switch_screen(PlayScreen(session, fps=self.options.fps, speed=self.options.speed))
+            return
         if not self.host.alive:
             self.host.start()
         if self.options.pace is not None:

@@ -70,6 +70,7 @@ GLYPHS: tuple[Glyph, ...] = (
     Glyph("budget", "unused", "·", ".", _GREY, "bright_black"),
     Glyph("marks", "preemption", "×", "x", "#F0E442", "bright_yellow", "reverse"),
     Glyph("marks", "knob", "!", "!", "#F0E442", "bright_yellow", "reverse"),
+    Glyph("marks", "bookmark", "◈", "b", _LIGHT, "bright_white", "reverse"),
     Glyph("marks", "cursor", "▼", "v", _LIGHT, "white", "bold"),
     Glyph("marks", "step", "·", ".", _GREY, "bright_black"),
     Glyph("marks", "window", "█", "#", _LIGHT, "white"),

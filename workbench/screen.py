@@ -1,4 +1,4 @@
-"""`workbench run` with a screen: the terminal made safe, then the app, then whatever is left to say."""
+"""A command with a screen: the terminal made safe, then the app, then whatever is left to say."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import threading
 from collections.abc import Callable
 
 from engine.loop import THREAD_NAME as ENGINE_THREAD
-from traces.workload import Workload
 from workbench.log import log_path
 from workbench.model.session import Session
 from workbench.say import error
-from workbench.session import RunOptions, build_session
 from workbench.terminal import screen_terminal
 
 Progress = Callable[[str, int, int], None]
 
 
 def run_screen(
-    options: RunOptions, workload: Workload | None, *, pace: float | None, fps: int | None, glyphs: str | None
+    build: Callable[[Progress], Session],
+    *,
+    fps: int | None,
+    glyphs: str | None,
+    pace: float | None = None,
+    speed: float | None = None,
 ) -> int:
-    """Show the app until it is left; returns its exit code. Loading happens behind its progress screen.
+    """Show the app until it is left; returns its exit code. `build` runs behind its progress screen.
 
     An error of loading is raised here, once the terminal is back: under the app nobody would see it.
     """
@@ -29,7 +32,7 @@ def run_screen(
 
     def load(progress: Progress) -> Session:
         try:
-            return build_session(options, workload, progress)
+            return build(progress)
         except BaseException as problem:
             failed.append(problem)
             raise
@@ -39,7 +42,12 @@ def run_screen(
         from workbench.app import Options, run_app
         from workbench.glyphs import Mode
 
-        given: dict[str, object] = {"pace": pace, "fps": fps, "glyphs": Mode(glyphs) if glyphs else None}
+        given: dict[str, object] = {
+            "pace": pace,
+            "fps": fps,
+            "glyphs": Mode(glyphs) if glyphs else None,
+            "speed": speed,
+        }
         code = run_app(load, Options(**{name: value for name, value in given.items() if value is not None}), end.append)  # type: ignore[arg-type]
     if failed:
         raise failed[0]

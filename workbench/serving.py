@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import WorkbenchError
 from workbench.say import StatusLine, say
-from workbench.session import RunOptions
+from workbench.session import RunOptions, build_session
 
 if TYPE_CHECKING:
     from traces.workload import Workload
@@ -24,7 +24,12 @@ def serve(options: RunOptions, read: Callable[[], Workload | None], showing: Sho
     check_terminal()
     from workbench.screen import run_screen
 
-    return run_screen(options, workload, pace=showing.pace, fps=showing.fps, glyphs=showing.glyphs)
+    return run_screen(
+        lambda progress: build_session(options, workload, progress),
+        pace=showing.pace,
+        fps=showing.fps,
+        glyphs=showing.glyphs,
+    )
 
 
 def _headless(options: RunOptions, read: Callable[[], Workload | None], showing: Showing) -> int:

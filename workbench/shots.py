@@ -1,4 +1,4 @@
-"""Pictures of a screen without a terminal: SVG of a run or a recording as it stood at a step.
+"""Pictures of a screen without a terminal: SVG of a recording as it stood at a step.
 
 The real screen is driven by Textual without a terminal, so a picture shows what a person would have seen.
 The SVG asks the network for nothing: its letters are those of the machine that shows it.
@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from engine.errors import WorkbenchError
-from engine.host import EngineInfo, InFlight
-from engine.records import Iteration
 from traces.exports.target import check_target, open_target, writing
 from workbench.app import Options, WorkbenchApp
 from workbench.glyphs import Mode
 from workbench.model.session import Session
+from workbench.playing import session_of
 from workbench.screens.live import LiveScreen
+
+if TYPE_CHECKING:
+    from traces.recording import Recording
 
 SIZE = (120, 40)
 SMALLEST, LARGEST = (40, 12), (500, 200)
@@ -44,8 +44,7 @@ def read_size(text: str) -> tuple[int, int]:
 
 
 def write_shot(
-    info: EngineInfo,
-    iterations: Iterable[Iteration],
+    recording: Recording,
     out: Out,
     *,
     step: int | None = None,
@@ -53,35 +52,32 @@ def write_shot(
     glyphs: Mode = Mode.COLOUR,
     force: bool = False,
 ) -> None:
-    """The live screen after a step of a run; None: after the last record. Records must begin with the run.
+    """The screen of a recording, standing at a step; None: the last one.
 
-    Records are taken up to the step and no further, and folded in one by one.
     WorkbenchError when there is no such step, or the file cannot be written; nothing is written then.
     """
     check_target(out, force=force)
-    host = RecordsHost(info, iterations, step)
-    svg = shoot(Session(host, lambda text: []), host.fed, size=size, glyphs=glyphs)
-    if step is not None and step != host.last_step:
-        raise WorkbenchError(f"there is no step {step}: the run has {host.last_step}")
+    first, last = recording.first_step, recording.last_step
+    session = session_of(recording)
+    if step is not None and not first <= step <= last:
+        raise WorkbenchError(f"--step: there is no iteration {step}; the recording has {first} to {last}")
+    svg = shoot(session, step=last if step is None else step, size=size, glyphs=glyphs)
     with open_target(out, force=force) as file, writing(out):
         file.write(svg)
 
 
 def shoot(
     session: Session,
-    ready: Callable[[], bool] = lambda: True,
     *,
     step: int | None = None,
     size: tuple[int, int] = SIZE,
     glyphs: Mode = Mode.COLOUR,
 ) -> str:
-    """SVG of the screen that belongs to a session, ticked until `ready`, standing at `step` (None: where it opens)."""
-    return asyncio.run(_shoot(session, ready, step, size, glyphs))
+    """SVG of the screen that belongs to a session, standing at `step` (None: where it opens)."""
+    return asyncio.run(_shoot(session, step, size, glyphs))
 
 
-async def _shoot(
-    session: Session, ready: Callable[[], bool], step: int | None, size: tuple[int, int], glyphs: Mode
-) -> str:
+async def _shoot(session: Session, step: int | None, size: tuple[int, int], glyphs: Mode) -> str:
     app = WorkbenchApp(lambda progress: session, Options(fps=0, glyphs=glyphs))
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
@@ -92,57 +88,10 @@ async def _shoot(
             await pilot.pause(0.02)
         live = app.screen
         await pilot.pause()
-        while True:
-            live.tick()
-            if ready():
-                break
+        live.tick()
         if step is not None:
             live.look_at(step)
         live.dirty()
         await pilot.pause()
         svg = app.export_screenshot(title="workbench")
     return FETCHED.sub("", svg)
-
-
-class RecordsHost:
-    """An `EngineHost` whose records are there already; its clock is that of the last one handed out."""
-
-    in_flight: InFlight | None = None
-
-    def __init__(self, info: EngineInfo, iterations: Iterable[Iteration], step: int | None) -> None:
-        """step: hand out nothing that came after it."""
-        self.info = info
-        self.alive = False
-        self.last_step = 0
-        self._time = 0.0
-        self._fed = False
-        self._records: Iterator[Iteration] = takewhile(lambda it: step is None or it.step <= step, iterations)
-
-    def fed(self) -> bool:
-        """All records have been handed out."""
-        return self._fed
-
-    def start(self) -> None:
-        self.alive = True
-
-    def post(self, command: object) -> None:
-        """Nobody is there to obey."""
-
-    def drain(self, limit: int | None = None) -> list[Iteration]:
-        records: list[Iteration] = []
-        while limit is None or len(records) < limit:
-            it = next(self._records, None)
-            if it is None:
-                self._fed = True
-                break
-            records.append(it)
-        if records:
-            self._time, self.last_step = records[-1].t_end, records[-1].step
-        return records
-
-    def now(self) -> float:
-        return self._time
-
-    def stop(self, timeout: float = 1.0) -> bool:
-        self.alive = False
-        return True

@@ -11,9 +11,10 @@ from engine.records import Kind
 from engine.view import EngineView
 from tests.traces.records import arrived, record, scheduled, token
 from tests.workbench.scripted import ScriptedHost, busy_host
+from traces.recording.marks import Mark
 from workbench.model.cells import Cell, prefill_cell
 from workbench.model.events import EventKind
-from workbench.model.history import MARK_KNOB, MARK_PREEMPTION, History
+from workbench.model.history import History
 from workbench.model.latency import Latency
 from workbench.model.letters import ALPHABET, Letters
 from workbench.model.row import Row, squeeze
@@ -89,13 +90,13 @@ def test_marks_and_the_way_between_preemptions():
     host.advance(120)
     for it in host.drain():
         history.append(it)
-    steps = [step for step in range(1, history.last_step + 1) if history.marks[step] & MARK_PREEMPTION]
+    steps = [step for step in range(1, history.last_step + 1) if history.marks[step] & Mark.PREEMPTION]
     assert steps == [it.step for it in map(history.record_at, range(1, history.last_step + 1)) if it.preempted]
     found, at = [], history.last_step + 1
-    while (at := history.next_mark(at, -1)) is not None:
+    while (at := history.next_mark(at, -1, Mark.PREEMPTION)) is not None:
         found.append(at)
     assert found[::-1] == steps
-    assert sum(1 for step in range(1, history.last_step + 1) if history.marks[step] & MARK_KNOB) == 1
+    assert sum(1 for step in range(1, history.last_step + 1) if history.marks[step] & Mark.KNOB) == 1
 
 
 def test_a_knob_changed_while_paused_is_marked_at_the_last_step():
@@ -105,7 +106,7 @@ def test_a_knob_changed_while_paused_is_marked_at_the_last_step():
     host.post(SetKnob("max_num_seqs", 4))
     for it in host.drain():
         history.append(it)
-    assert history.marks[10] & MARK_KNOB
+    assert history.marks[10] & Mark.KNOB
     assert history.knob_changes[-1][0] == 10
 
 

@@ -6,30 +6,37 @@ import asyncio
 import io
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from engine.errors import WorkbenchError
-from engine.records import Iteration
-from tests.workbench.driving import SMALL, WIDE, driven
-from tests.workbench.scripted import ScriptedHost, busy_host
+from tests.traces.exports.runs import random_run
+from tests.workbench.driving import SMALL, WIDE, live_screen
+from traces.recording import Header, Recorder, Recording
+from workbench.app import Options, WorkbenchApp
 from workbench.glyphs import Mode
+from workbench.playing import session_of
 from workbench.shots import read_size, write_shot
 
 
-def busy(steps: int = 70) -> tuple[ScriptedHost, list[Iteration]]:
-    host = busy_host()
-    host.start()
-    host.advance(steps)
-    return host, host.drain()
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    run = random_run(1)
+    path = tmp_path_factory.mktemp("shots") / "run.wbrec.jsonl"
+    with Recorder(path, Header(run.info)) as recorder:
+        for it in run.records:
+            recorder.add(it)
+    opened = Recording.open(path)
+    yield opened
+    opened.close()
 
 
-def shot(step: int | None, size: tuple[int, int], glyphs: Mode = Mode.COLOUR, steps: int = 70) -> str:
-    host, records = busy(steps)
+def shot(recording: Recording, step: int | None, size: tuple[int, int], glyphs: Mode = Mode.COLOUR) -> str:
     out = io.StringIO()
-    write_shot(host.info, iter(records), out, step=step, size=size, glyphs=glyphs)
+    write_shot(recording, out, step=step, size=size, glyphs=glyphs)
     return out.getvalue()
 
 
@@ -43,27 +50,34 @@ def rows(svg: str) -> list[str]:
 
 @pytest.mark.parametrize("glyphs", [Mode.ASCII, Mode.COLOUR])
 @pytest.mark.parametrize("size", [WIDE, SMALL])
-async def test_a_picture_is_what_a_person_would_have_seen(size: tuple[int, int], glyphs: Mode) -> None:
-    """Every row of the live screen after 40 steps stands in the picture of the same records."""
-    svg = await asyncio.to_thread(shot, None, size, glyphs, 40)
-    async with driven(size, steps=40, glyphs=glyphs) as here:
-        lines = [re.sub(r"\s", "", line) for line in here.lines()]
+async def test_a_picture_is_what_a_person_would_have_seen(
+    recording: Recording, size: tuple[int, int], glyphs: Mode
+) -> None:
+    """Every row of the screen that plays the recording, stepped to step 41 by hand, stands in the picture of it."""
+    svg = await asyncio.to_thread(shot, recording, 41, size, glyphs)
+    app = WorkbenchApp(lambda progress: session_of(recording), Options(fps=0, glyphs=glyphs))
+    async with app.run_test(size=size) as pilot:
+        screen = await live_screen(app, pilot)
+        screen.look_at(40)
+        screen.tick()
+        await pilot.press("full_stop")
+        await pilot.pause()
+        screen.tick()
+        await pilot.pause()
+        lines = [re.sub(r"\s", "", strip.text) for strip in app.screen._compositor.render_strips()]
     assert set(filter(None, lines)) <= set(rows(svg))
+    assert any("41" in line for line in lines[:1]), "the header tells the step"
     width, height = (float(value) for value in re.findall(r"[\d.]+", re.findall('viewBox="([^"]+)"', svg)[0])[2:])
     assert width > 10 * size[0] and height > 20 * size[1]
 
 
-def test_a_step_of_a_longer_run() -> None:
-    """What came after it is not in the picture."""
-    host, records = busy(70)
-    out = io.StringIO()
-    write_shot(host.info, [it for it in records if it.step <= 40], out, size=WIDE)
-    assert rows(shot(40, WIDE)) == rows(out.getvalue())
-    assert any("step40" in row for row in rows(out.getvalue()))
+def test_the_last_step_is_shown_by_default(recording: Recording) -> None:
+    assert rows(shot(recording, None, SMALL)) == rows(shot(recording, recording.last_step, SMALL))
+    assert f"{recording.last_step}of{recording.last_step}" in "".join(rows(shot(recording, None, WIDE)))
 
 
-def test_nothing_in_it_is_fetched() -> None:
-    svg = shot(None, SMALL)
+def test_nothing_in_it_is_fetched(recording: Recording) -> None:
+    svg = shot(recording, None, SMALL)
     ElementTree.fromstring(svg)
     assert not [
         url for url in re.findall(r"https?://[^\"' )<]+", svg) if "w3.org" not in url and "textualize" not in url
@@ -71,33 +85,20 @@ def test_nothing_in_it_is_fetched() -> None:
     assert "url(" not in re.sub(r"url\(#[^)]*\)", "", svg) and 'local("FiraCode-Regular")' in svg
 
 
-def test_the_same_step_gives_the_same_picture() -> None:
-    assert shot(30, SMALL) == shot(30, SMALL)
-    assert rows(shot(30, SMALL)) != rows(shot(31, SMALL))
+def test_the_same_step_gives_the_same_picture(recording: Recording) -> None:
+    assert shot(recording, 30, SMALL) == shot(recording, 30, SMALL)
+    assert rows(shot(recording, 30, SMALL)) != rows(shot(recording, 31, SMALL))
 
 
-def test_records_are_taken_up_to_the_step(tmp_path: Path) -> None:
-    host, records = busy()
-    taken: list[int] = []
-
-    def given() -> object:
-        for it in records:
-            taken.append(it.step)
-            yield it
-
-    write_shot(host.info, given(), tmp_path / "shot.svg", step=20, size=SMALL)  # type: ignore[arg-type]
-    assert taken[-1] == 21 and (tmp_path / "shot.svg").stat().st_size > 5000
-
-
-def test_mistakes(tmp_path: Path) -> None:
-    host, records = busy(10)
+def test_mistakes(recording: Recording, tmp_path: Path) -> None:
     out = tmp_path / "shot.svg"
-    with pytest.raises(WorkbenchError, match="there is no step 11: the run has 10"):
-        write_shot(host.info, records, out, step=11)
+    for step in (0, recording.last_step + 1):
+        with pytest.raises(WorkbenchError, match=f"there is no iteration {step}"):
+            write_shot(recording, out, step=step)
     assert not out.exists()
     out.write_text("old")
     with pytest.raises(WorkbenchError, match="is there already"):
-        write_shot(host.info, records, out)
+        write_shot(recording, out)
     assert out.read_text() == "old"
 
 

@@ -98,9 +98,7 @@ def export(
         if svg is not None:
             from workbench.shots import SIZE, write_shot
 
-            if opened.first_seq:
-                raise WorkbenchError(f"--svg: {recording} does not begin with its run, so its screen cannot be drawn")
-            write_shot(opened.info, opened.iterations(), svg, step=step, size=screen or SIZE, force=force)
+            write_shot(opened, svg, step=step, size=screen or SIZE, force=force)
     finally:
         line.clear()
         opened.close()

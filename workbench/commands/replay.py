@@ -1,4 +1,4 @@
-"""`workbench replay FILE`: a trace through the real engine, at its own times or others."""
+"""`workbench replay FILE`: a trace through the real engine, at its own times or others; or a recording played."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ class OverLimit(StrEnum):
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of any known format, plain, gzip or zstd.")],
-    speed: Annotated[float, typer.Option(help="Play arrivals this many times as fast.", metavar="X")] = 1.0,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A trace of any known format, plain, gzip or zstd; or a recording.")
+    ],
+    speed: Annotated[
+        float, typer.Option(help="Play arrivals (or a recording) this many times as fast.", metavar="X")
+    ] = 1.0,
     start: Annotated[
         str | None, typer.Option("--from", help="Leave out what comes before this time of the trace.", metavar="TIME")
     ] = None,
@@ -71,6 +75,10 @@ def replay(
         ),
     ] = None,
     repeat: Annotated[int, typer.Option(help="Play it this many times in a row.", metavar="N")] = 1,
+    rerun: Annotated[
+        bool,
+        typer.Option("--rerun", help="Of a recording: run it again for real, and report the first difference."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be sent, and end.")] = False,
     *,
     reading: Any,
@@ -78,13 +86,35 @@ def replay(
     showing: Showing,
     knobs: dict[str, Any],
 ) -> None:
-    """Replay a trace file through the engine; what became of every row is told first."""
+    """Replay a trace file through the engine, or play a recording.
+
+    What became of every row of a trace is told first. A recording opens in the same screens as a running engine.
+    """
     from traces.scaling import MOST_CLIENTS, Scaling, duration, zipf
     from workbench.replaying import Replay, is_recording, prepare
     from workbench.session import MOST_REPEATS, RunOptions, check_options
 
     if reading.format is None and is_recording(file):
-        raise WorkbenchError(f"{file} is a recording of a run; --format recording sends its requests again")
+        odd = {"--from": start, "--to": end, "--limit": limit, "--max-prompt": max_prompt, "--clients": clients}
+        odd |= {"--spread": spread, "--synth-prefix": synth_prefix, "--dry-run": dry_run or None}
+        odd |= {"--len-scale": None if len_scale == 1.0 else len_scale, "--repeat": None if repeat == 1 else repeat}
+        odd |= {"--closed-loop" if loop else "--open-loop": loop, "--record": running.record}
+        odd |= {f"--{name.replace('_', '-')}": value for name, value in knobs.items()}
+        first = next((name for name, value in odd.items() if value is not None), None)
+        if first is not None:
+            raise WorkbenchError(
+                f"{first} cannot change {file}, a recording of a run; --format recording sends its requests anew"
+            )
+        check_range("--speed", speed, 0.01, 1000)
+        from workbench.playing import play
+
+        if rerun:
+            from workbench.commands.rec import run_again
+
+            raise typer.Exit(run_again(file, threads=running.threads))
+        raise typer.Exit(play(file, showing, speed=speed))
+    if rerun:
+        raise WorkbenchError(f"--rerun needs a recording, and {file} is none")
     for name, value, low, high in (
         ("--speed", speed, 1e-6, 1e9),
         ("--limit", limit, 1, 1 << 40),

@@ -13,10 +13,14 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
+
 from engine.knobs import KnobValue
 from engine.records import Iteration, Kind, KnobChange, Limit, Phase, Preempted
-from engine.request import FinishReason
+from engine.request import FinishReason, RequestStatus
 from engine.view import EngineView, RequestView
+from traces.recording.marks import Marks
 from workbench.model.batch import held
 from workbench.model.build import Build
 from workbench.model.cells import Cell, prefill_cell
@@ -37,9 +41,6 @@ MOST_WAITING = 256
 """Rows of waiting requests that are offered; the rest are counted."""
 RATE_WINDOW = 2.0
 """Seconds over which speeds are taken."""
-
-MARK_PREEMPTION = 1
-MARK_KNOB = 2
 
 
 class _Chunk:
@@ -63,20 +64,29 @@ class History:
         model: str = "",
         dtype: str = "",
     ) -> None:
-        self.live = EngineView(num_blocks, block_size, knobs)
+        self._keep = keep
+        self.fade = FADE_STEPS
+        """Steps for which a finished request keeps its row and letter."""
+        self.version = 0
+        """Grows with every record."""
+        self.bookmarks: dict[int, str] = {}
+        """A person's notes, by step."""
+        self._begin(EngineView(num_blocks, block_size, knobs), Build(0, model, dtype))
+
+    def _begin(self, view: EngineView, build: Build) -> None:
+        """Forget everything; the next record is the one after `view`, which is taken over."""
+        keep = self._keep
+        self._tip = view
+        """After the newest record."""
         self.letters = Letters()
         self.latency = Latency()
         self.rows: dict[str, Row] = {}
         self.events: deque[Event] = deque(maxlen=KEEP_EVENTS)
         self.knob_changes: deque[tuple[int, KnobChange]] = deque(maxlen=256)
         """With the step at which each took effect, oldest first."""
-        self.builds = [Build(0, model, dtype)]
+        self.builds = [build]
         """Oldest first; more than one once the engine was built anew."""
         self.ever_swapped = self.ever_cut = False
-        self.fade = FADE_STEPS
-        """Steps for which a finished request keeps its row and letter."""
-        self.version = 0
-        """Grows with every record."""
         self.changed_blocks: set[int] = set()
         """Blocks that changed since somebody emptied this set."""
         self.decode = Series("l", keep)
@@ -86,9 +96,10 @@ class History:
         self.outputs = Series("l", keep)
         self.ends = Series("d", keep)
         self.marks = Series("B", keep)
+        """Bits of `Mark`."""
+        self._marker = Marks()
         self._seqs = Series("q", keep)
-        self._keep = keep
-        self._chunk_size = _chunk_size(num_blocks)
+        self._chunk_size = _chunk_size(view.num_blocks)
         self._chunks: deque[_Chunk] = deque()
         self._executed = 0
         self._records = 0
@@ -99,21 +110,39 @@ class History:
         self._held: set[str] = set()
         """Ended members of the static batch that runs."""
         self._past: EngineView | None = None
+        self._adopt(view)
+
+    def _adopt(self, view: EngineView) -> None:
+        """Rows, letters and latencies of the requests that are there already."""
+        waiting = view.waiting_ids(MOST_WAITING)
+        for id in (*view.running, *view.swapped, *waiting):
+            row = self.rows[id] = Row(id, view.step + 1, self._keep)
+            self.letters.give(id)
+            if view.requests[id].first_scheduled is not None:
+                row.admitted, self._admissions = self._admissions, self._admissions + 1
+            if view.requests[id].token_times:
+                self.latency.adopt(id, view.requests[id].token_times[-1])
+        for id in view.swapped:
+            self.rows[id].idle = Cell.SWAPPED
+        for id, request in view.requests.items():
+            if id not in self.rows and request.status is not RequestStatus.FINISHED:
+                self.rows[id] = Row(id, view.step + 1, self._keep)
 
     # ---- growing ----------------------------------------------------------------------------------
 
     def append(self, it: Iteration) -> None:
         if not self._chunks or len(self._chunks[-1].records) >= self._chunk_size:
-            self._chunks.append(_Chunk(self.live.copy()))
+            self._chunks.append(_Chunk(self._tip.copy()))
         chunk = self._chunks[-1]
         for arrived in it.arrived:
             self.rows[arrived.id] = Row(arrived.id, it.step + (0 if it.executed else 1), self._keep)
             self.letters.give(arrived.id)
-        batch, storm = self.live.batch, self.live.storm
-        view = self.live.apply(it)
+        batch, storm = self._tip.batch, self._tip.storm
+        view = self._tip.apply(it)
         chunk.records.append(it)
         self._records += 1
         self.version += 1
+        bits = self._marker.add(it).bits
         self._cells(it)
         for change in it.knobs:
             self.knob_changes.append((it.step, change))
@@ -129,8 +158,9 @@ class History:
             chunk.executed += 1
             self._executed += 1
             self._count(it)
-        elif self.marks and (it.knobs or it.preempted or it.rebuilt is not None):
-            self._mark(self.marks.end - 1, it)
+            self._mark(it.step, bits)
+        elif self.marks and bits:
+            self._mark(self.marks.end - 1, bits)
         self._forget(it.step)
 
     def _cells(self, it: Iteration) -> None:
@@ -162,7 +192,7 @@ class History:
         for done in it.finished:
             row = rows[done.id]
             bad = done.reason in (FinishReason.ABORT, FinishReason.ERROR)
-            cut = not bad and cut_short(self.live.requests.get(done.id))
+            cut = not bad and cut_short(self._tip.requests.get(done.id))
             row.put(step, Cell.ABORTED if bad else Cell.CUT if cut else Cell.FINISHED)
             self.ever_cut |= cut
             row.idle = Cell.BLANK
@@ -172,7 +202,7 @@ class History:
 
     def _hold(self, it: Iteration) -> None:
         """Ended members of the static batch keep their slots until its last one has ended."""
-        now = set(held(self.live))
+        now = set(held(self._tip))
         for id in now - self._held:
             self.rows[id].idle = Cell.HELD
         # the step in which the last one ends is one of the batch; one with another batch is not
@@ -194,12 +224,10 @@ class History:
         self.ends.append(step, it.t_end)
         self._seqs.append(step, it.seq)
         self.marks.append(step, 0)
-        self._mark(step, it)
         self._limits.append(it.limit)
 
-    def _mark(self, step: int, it: Iteration) -> None:
-        mark = (MARK_PREEMPTION if it.preempted else 0) | (MARK_KNOB if it.knobs or it.rebuilt is not None else 0)
-        self.marks.replace(step, int(self.marks[step]) | mark)
+    def _mark(self, step: int, bits: int) -> None:
+        self.marks.replace(step, int(self.marks[step]) | bits)
 
     def _forget(self, step: int) -> None:
         while self._handed_back < len(self._finished):
@@ -228,10 +256,15 @@ class History:
     # ---- reading ----------------------------------------------------------------------------------
 
     @property
+    def live(self) -> EngineView:
+        """The state now."""
+        return self._tip
+
+    @property
     def first_step(self) -> int:
         """Oldest step that can be shown again; last_step when there is none."""
         if not self._seqs:
-            return self.live.step
+            return self._tip.step
         return max(self._seqs.first, self._first_kept())
 
     def _first_kept(self) -> int:
@@ -239,11 +272,11 @@ class History:
             for it in chunk.records:
                 if it.executed:
                     return it.step
-        return self.live.step
+        return self._tip.step
 
     @property
     def last_step(self) -> int:
-        return self._seqs.end - 1 if self._seqs else self.live.step
+        return self._seqs.end - 1 if self._seqs else self._tip.step
 
     def clamp(self, step: int) -> int:
         return max(self.first_step, min(step, self.last_step))
@@ -264,7 +297,7 @@ class History:
     def view_at(self, step: int) -> EngineView:
         """The state after an executed step. Valid until the next call; not to be changed or kept."""
         if not self._seqs:
-            return self.live
+            return self._tip
         seq = int(self._seqs[self.clamp(step)])
         start = next(chunk for chunk in reversed(self._chunks) if chunk.view.seq < seq)
         past = self._past
@@ -331,33 +364,42 @@ class History:
             limits = [it.limit for it in records if it is not None]
         return len(limits), [(limit, count / len(limits)) for limit, count in Counter(limits).most_common()]
 
-    def next_mark(self, step: int, direction: int, mark: int = MARK_PREEMPTION) -> int | None:
+    def marks_between(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Bits of the steps start..stop-1 that are still known."""
+        return np.frombuffer(self.marks.between(start, stop), np.uint8)
+
+    def next_mark(self, step: int, direction: int, mark: int) -> int | None:
         """The nearest marked step before (-1) or after (1) a step."""
-        at = step + direction
-        while self.first_step <= at <= self.last_step:
-            if int(self.marks[at]) & mark:
-                return at
-            at += direction
-        return None
+        first, last = self.first_step, self.last_step
+        start = max(step + 1, first)
+        if direction > 0:
+            found = np.flatnonzero(self.marks_between(start, last + 1) & mark)
+            return start + int(found[0]) if len(found) else None
+        found = np.flatnonzero(self.marks_between(first, min(step, last + 1)) & mark)
+        return first + int(found[-1]) if len(found) else None
 
     def speed(self, now: float | None = None) -> tuple[float, float]:
         """Iterations and output tokens a second over the last RATE_WINDOW seconds before `now`."""
-        if len(self.ends) < 2:
+        return self.speed_until(self.ends.end - 1, now)
+
+    def speed_until(self, step: int, now: float | None = None) -> tuple[float, float]:
+        """The same before the end of a step, or before `now` where that is later."""
+        if step <= self.ends.first:
             return 0.0, 0.0
-        newest = self.ends[self.ends.end - 1]
+        newest = self.ends[step]
         until = newest if now is None else max(now, newest)
-        first = self.ends.end - 1
+        first = step
         oldest = max(self.ends.first, first - 4096)
         while first > oldest and self.ends[first - 1] >= until - RATE_WINDOW:
             first -= 1
-        steps = self.ends.end - first
+        steps = step + 1 - first
         if until - newest > RATE_WINDOW or steps < 2:
             return 0.0, 0.0
         # count the gaps between ends, so that a young or steady run is not overrated by its first step
         span = until - self.ends[first]
         if span <= 0:
             return 0.0, 0.0
-        tokens = sum(self.outputs.between(first + 1, self.ends.end))
+        tokens = sum(self.outputs.between(first + 1, step + 1))
         return (steps - 1) / span, tokens / span
 
 

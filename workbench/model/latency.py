@@ -72,6 +72,10 @@ class Latency:
         for done in it.finished:
             self._last.pop(done.id, None)
 
+    def adopt(self, id: str, time: float) -> None:
+        """A request that had its last token at `time`, before the first record."""
+        self._last[id] = time
+
     def _client(self, name: str) -> _Client:
         client = self._clients.get(name)
         if client is None:

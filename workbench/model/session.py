@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.host import EngineHost
 from engine.request import Request
+from workbench.model.playback import Recorded
 from workbench.model.progress import Progress as RunProgress
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Session:
     encode: Callable[[str], list[int]]
     """Prompt text to token ids, chat template applied."""
     workload_requests: tuple[Request, ...] = ()
+    recording: Recorded | None = None
+    """What is played instead of an engine."""
     progress: RunProgress | None = None
     """How far a replay has come; None: it is none."""
     recorder: Recorder | None = None

@@ -6,24 +6,28 @@ from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from workbench.screens.keys import KEYS, Key
+from workbench.screens.keys import KEYS, PALETTE, Key
 
 
 class LiveCommands(Provider):
     async def discover(self) -> Hits:
         for key in self._keys():
-            yield DiscoveryHit(f"{key.word}  ({key.shown})", partial(self._run, key), key.word, key.help)
+            yield DiscoveryHit(name_of(key), partial(self._run, key), key.word, key.help)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for key in self._keys():
-            name = f"{key.word}  ({key.shown})"
+            name = name_of(key)
             score = max(matcher.match(name), matcher.match(key.help))
             if score > 0:
                 yield Hit(score, matcher.highlight(name), partial(self._run, key), key.word, key.help)
 
     def _keys(self) -> tuple[Key, ...]:
-        return KEYS if self.screen.id == "live" else ()
+        return (*KEYS, *PALETTE) if self.screen.id == "live" else ()
 
     async def _run(self, key: Key) -> None:
         await self.screen.run_action(key.action)
+
+
+def name_of(key: Key) -> str:
+    return f"{key.word}  ({key.shown})" if key.shown else key.word

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from textual.binding import Binding
 
+from workbench.model.jumps import JUMPS
+
 
 class Key(NamedTuple):
     id: str
@@ -37,8 +39,38 @@ KEYS: tuple[Key, ...] = (
     Key("history.forth-ten", "greater_than_sign", ">", "cursor(10)", "Ten forth", "Look ten steps forth"),
     Key("history.first", "home", "home", "first", "First step", "Look at the oldest step still here"),
     Key("history.live", "end", "end", "live", "Live", "Follow the newest step again"),
-    Key("history.mark-back", "left_parenthesis", "(", "mark(-1)", "Preemption before", "Look at the preemption before"),
-    Key("history.mark-forth", "right_parenthesis", ")", "mark(1)", "Preemption after", "Look at the next preemption"),
+    Key(
+        "history.mark-back",
+        "left_parenthesis",
+        "(",
+        "mark(-1)",
+        "Jump back",
+        "Go to the preemption before, or what j chose",
+    ),
+    Key(
+        "history.mark-forth",
+        "right_parenthesis",
+        ")",
+        "mark(1)",
+        "Jump forth",
+        "Go to the next preemption, or what j chose",
+    ),
+    Key(
+        "history.jump",
+        "j",
+        "j",
+        "jump_kind",
+        "Jump to",
+        "What ( and ) go to: preemptions, finishes, knobs, slow, bookmarks",
+    ),
+    Key(
+        "history.bookmark",
+        "b",
+        "b",
+        "bookmark",
+        "Bookmark",
+        "Put a bookmark with a note at the step shown, or change it",
+    ),
     Key("history.go", "t", "t", "go_to", "Go to step", "Look at a step by its number"),
     Key("view.kv", "m", "m", "kv_mode", "KV map mode", "KV map: owner, refcount, cached"),
     Key("view.columns", "x", "x", "columns", "Steps a column", "Timeline: 1, 4, 16 steps a column, or automatic"),
@@ -52,6 +84,21 @@ KEYS: tuple[Key, ...] = (
     Key("app.help", "question_mark", "?", "help", "Help", "Help on the focused panel, and all keys"),
     Key("app.quit", "q", "q", "app.quit", "Quit", "Leave the workbench"),
 )
+PALETTE = (
+    *(
+        Key(
+            f"history.{word}-{number}",
+            "",
+            "",
+            f"jump({number}, {direction})",
+            f"{way} {jump.word}",
+            f"Go to the {way.lower()} {jump.word}",
+        )
+        for number, jump in enumerate(JUMPS)
+        for word, way, direction in (("next", "Next", 1), ("previous", "Previous", -1))
+    ),
+)
+"""What has no key of its own."""
 BINDINGS = [
     Binding(key.keys, key.action, key.word, show=False, key_display=key.shown, tooltip=key.help, id=key.id)
     for key in KEYS

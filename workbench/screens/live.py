@@ -64,10 +64,7 @@ class LiveScreen(ViewActions, Screen[None]):
         super().__init__(id="live")
         self.session = session
         self.host = session.host
-        info = self.host.info
-        config = info.config
-        knobs = config.values()
-        self.history = History(config.num_blocks, config.block_size, knobs, model=info.model, dtype=info.dtype)
+        self.history = self.make_history()
         self.values = Values()
         self.cursor: int | None = None
         self.fixed_right: int | None = None
@@ -89,6 +86,11 @@ class LiveScreen(ViewActions, Screen[None]):
         self._dirty = True
         self._fault_shown = False
         self.init_actions()
+
+    def make_history(self) -> History:
+        info = self.host.info
+        config = info.config
+        return History(config.num_blocks, config.block_size, config.values(), model=info.model, dtype=info.dtype)
 
     # ---- life -------------------------------------------------------------------------------------
 

@@ -170,6 +170,8 @@ class RequestActions(Actions):
         return True
 
     def action_repeat(self) -> None:
+        if self._ended():
+            return
         if self._last_order is None:
             self.say("nothing was injected yet: press i first")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from workbench.model.jumps import JUMPS
 from workbench.screens.asking import AskScreen
 from workbench.screens.help import HelpScreen
 from workbench.screens.request_actions import RequestActions
@@ -17,6 +18,9 @@ STEPS_A_COLUMN = (None, 1, 4, 16, 64)
 
 class ViewActions(RequestActions):
     """For LiveScreen: all that its keys do."""
+
+    jump = 0
+    """What ( and ) go to, an index of JUMPS."""
 
     # ---- looking back -----------------------------------------------------------------------------
 
@@ -50,14 +54,49 @@ class ViewActions(RequestActions):
     def action_live(self) -> None:
         self.look_at(None)
 
-    def action_mark(self, direction: int) -> None:
-        history = self.history
+    def action_jump(self, number: int, direction: int) -> None:
+        """Go to the nearest step of a kind of `JUMPS`."""
+        jump, history = JUMPS[number], self.history
         start = history.last_step + 1 if self.cursor is None else self.cursor
-        step = history.next_mark(start, direction)
+        step = jump.find(history, start, direction)
         if step is None:
-            self.say("no preemption " + ("before" if direction < 0 else "after") + " this step")
-        else:
-            self.look_at(step)
+            self.say(f"no {jump.word} {'before' if direction < 0 else 'after'} this step")
+            return
+        self.look_at(step)
+        if jump.mark is None and history.bookmarks[step]:
+            self.say(f"bookmark: {history.bookmarks[step]}")
+
+    def action_mark(self, direction: int) -> None:
+        self.action_jump(self.jump, direction)
+
+    def action_jump_kind(self) -> None:
+        self.jump = (self.jump + 1) % len(JUMPS)
+        self.say(f"( and ) go to {JUMPS[self.jump].words}")
+
+    def action_bookmark(self) -> None:
+        """Ask for a note and keep it at the step shown; an emptied note of an old bookmark takes it away."""
+        history = self.history
+        step = history.last_step if self.cursor is None else self.cursor
+        old = history.bookmarks.get(step)
+
+        def chosen(text: str | None) -> None:
+            if text is None:
+                return
+            text = clean(text).strip()
+            if old and not text:
+                del history.bookmarks[step]
+                self.say(f"bookmark of step {step} taken away")
+            else:
+                history.bookmarks[step] = text
+                self.say(f"bookmark at step {step}; j chooses bookmarks for ( and )")
+            self.keep_bookmark(step, text)
+            self.dirty()
+
+        what = "empty takes it away" if old else "may be empty"
+        self.app.push_screen(AskScreen(f"Note for step {step} ({what})", old or ""), chosen)
+
+    def keep_bookmark(self, step: int, text: str) -> None:
+        """Where somebody records, the recording has it too."""
 
     def action_go_to(self) -> None:
         history = self.history

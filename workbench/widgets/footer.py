@@ -31,10 +31,20 @@ WIDE: tuple[Entry, ...] = (
 PAST: tuple[Entry, ...] = (
     (",", "Back", "cursor(-1)"),
     (".", "Forth", "cursor(1)"),
-    ("( )", "Preempt", "mark(-1)"),
+    ("( )", "Jump", "mark(-1)"),
     ("end", "Live", "live"),
     ("space", "Pause", "pause"),
     ("n", "Step", "steps(1)"),
+    ("?", "Help", "help"),
+    ("q", "Quit", "app.quit"),
+)
+PLAYING: tuple[Entry, ...] = (
+    ("space", "Play", "pause"),
+    (",", "Back", "cursor(-1)"),
+    (".", "Forth", "cursor(1)"),
+    ("( )", "Jump", "mark(1)"),
+    ("j", "Jump to", "jump_kind"),
+    ("t", "Step", "go_to"),
     ("?", "Help", "help"),
     ("q", "Quit", "app.quit"),
 )

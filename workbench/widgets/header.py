@@ -33,6 +33,8 @@ class Header(Panel, can_focus=False):
 
     def _state(self, scene: Scene) -> tuple[str, Style]:
         view, look = scene.history.live, self.look
+        if scene.playing:
+            return scene.playing, look.strong
         if view.fault is not None:
             return "FAULT", look.error
         if scene.ended:
@@ -52,6 +54,8 @@ class Header(Panel, can_focus=False):
     def _step(self, scene: Scene) -> tuple[str, Style]:
         if scene.cursor is None:
             return f"step {scene.step}", self.look.text
+        if scene.playing:
+            return f"step {scene.cursor} of {scene.history.last_step}  {seconds(scene.now)}", self.look.text
         return f"viewing {scene.cursor} ({scene.history.last_step - scene.cursor} behind live)", self.look.warn
 
     def _large(self, scene: Scene) -> list[Span]:
@@ -66,6 +70,8 @@ class Header(Panel, can_focus=False):
         if scene.replayed and scene.cursor is None:
             place.append((f"replayed {scene.replayed}", text))
         place += [(f"{runs(view)}{swapped}  wait {view.num_waiting}", text), (used, text)]
+        if scene.playing:
+            place.append((f"{rate(scene.speed[0])} it/s  {rate(scene.speed[1])} tok/s", text))
         if scene.cursor is not None:  # latencies and speeds are of the present
             return [*place, (f"preempted {view.preemptions}", text)]
         return [
@@ -88,7 +94,8 @@ class Header(Panel, can_focus=False):
             where = (f"{state} #{scene.step}", style)
         else:
             behind = scene.history.last_step - scene.cursor
-            where = (f"{state} viewing {scene.cursor} ({behind} behind live)", look.warn)
+            at = f"{scene.cursor}/{scene.history.last_step}" if scene.playing else ""
+            where = (f"{state} {at or f'viewing {scene.cursor} ({behind} behind live)'}", look.warn)
         swapped = f" swap {len(view.swapped)}" if view.swapped else ""
         return [
             where,

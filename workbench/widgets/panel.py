@@ -58,6 +58,8 @@ class Scene:
     """The engine is being built anew."""
     ended: bool = False
     """The engine has stopped or failed."""
+    playing: str = ""
+    """Of a recording: whether and how fast it plays."""
     replayed: str = ""
     """How far a replay has come, and how long the rest will take."""
 

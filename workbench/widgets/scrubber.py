@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from math import ceil
 
+import numpy as np
 from rich.style import Style
 from textual import events
 from textual.message import Message
 
-from workbench.model.history import MARK_KNOB, MARK_PREEMPTION
+from traces.recording.marks import Mark
 from workbench.text import width_of
 from workbench.widgets.panel import Line, Panel, Scene, Span
 
@@ -71,13 +72,13 @@ class Scrubber(Panel, can_focus=False):
         window = range(begin, min(used, max(begin + 1, ceil((stop - first) / per_column))))
         for x in window:
             names[x] = "window"
-        for offset, mark in enumerate(history.marks.between(first, last + 1)):
-            if mark:
-                x = min(columns - 1, int(offset / per_column))
-                if mark & MARK_KNOB:
-                    names[x] = "knob"
-                elif mark & MARK_PREEMPTION and names[x] != "knob":
-                    names[x] = "preemption"
+        marks = history.marks_between(first, last + 1)
+        for name, bit in (("preemption", Mark.PREEMPTION), ("knob", Mark.KNOB)):
+            for x in np.unique((np.flatnonzero(marks & bit) / per_column).astype(int)):
+                names[min(columns - 1, x)] = name
+        for step in history.bookmarks:
+            if first <= step <= last:
+                names[min(columns - 1, int((step - first) / per_column))] = "bookmark"
         if scene.cursor is not None:
             names[max(0, min(columns - 1, int((scene.cursor - first) / per_column)))] = "cursor"
         spans: list[Span] = []
@@ -85,7 +86,7 @@ class Scrubber(Panel, can_focus=False):
         for (name, inside), group in groupby(enumerate(names), lambda pair: (pair[1], pair[0] in window)):
             char, style = look.named("marks", name) if name else (" ", look.text)
             # a mark in the window is cut out of its block, else many marks would hide it
-            marked = inside and name in ("knob", "preemption")
+            marked = inside and name in ("knob", "preemption", "bookmark")
             spans.append((char * len(list(group)), ground if marked else style))
         return spans
 

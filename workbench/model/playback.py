@@ -1,0 +1,142 @@
+"""`Playback`: a recording as a history, of which only a window is in memory.
+
+The panels read the same things as of a live history. Steps are those of the whole recording; rows, series and events
+are those of the window, which follows what is looked at. `live` is the state at the step shown: to a person that is
+where the recording stands.
+
+Invariant: after `show(step, first)` everything about the steps first..step is here, if the recording has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.host import EngineInfo
+from engine.records import Iteration
+from engine.view import EngineView
+from workbench.model.build import Build
+from workbench.model.history import History
+
+MARGIN = 128
+"""Steps loaded before the first one asked for, and after the last: the next few keys cost nothing."""
+MOST_WINDOW = 4096
+
+
+class Recorded(Protocol):
+    """What is asked of a recording."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def first_step(self) -> int: ...
+
+    @property
+    def last_step(self) -> int: ...
+
+    @property
+    def marks(self) -> npt.NDArray[np.uint8]:
+        """Bits of `traces.recording.marks`, from the first step on."""
+        ...
+
+    def window(self, first_step: int, last_step: int) -> tuple[EngineView, list[Iteration]]:
+        """A state, and all records from there up to that of `last_step`; the state is from before `first_step`."""
+        ...
+
+    def iterations(self, first_seq: int = 0, stop: int | None = None) -> Iterator[Iteration]: ...
+
+    @property
+    def ends(self) -> npt.NDArray[np.float64]:
+        """When each step ended, on the engine's clock, from the first step on."""
+        ...
+
+    @property
+    def bookmarks(self) -> Sequence[tuple[int, str]]:
+        """(step, text)"""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is wrong with it, a line each."""
+        ...
+
+
+class Playback(History):
+    def __init__(self, recording: Recorded) -> None:
+        info = recording.info
+        config = info.config
+        self.recording = recording
+        self._shown: EngineView | None = None
+        super().__init__(
+            config.num_blocks, config.block_size, config.values(), MOST_WINDOW, model=info.model, dtype=info.dtype
+        )
+        self._first_build = self.builds[0]
+        self.bookmarks = dict(recording.bookmarks)
+
+    # ---- the window -------------------------------------------------------------------------------
+
+    def show(self, step: int, first: int, last: int) -> None:
+        """Stand at `step`, with everything from step `first` to step `last` (both near it) at hand."""
+        step = self.clamp(step)
+        first = max(self.first_step, min(first, step), step - MOST_WINDOW // 2)
+        last = min(self.last_step, max(last, step), step + MOST_WINDOW // 2)
+        if not self._seqs or first < self._seqs.first or step > self._seqs.end + MARGIN:
+            self._load(first)
+        if last >= self._seqs.end:
+            self._extend(last)
+        elif self._seqs.end - first > 2 * MOST_WINDOW:  # it would soon forget what is shown
+            self._load(first)
+            self._extend(last)
+        # the records after the last step (aborts of the end, a fault) belong to its picture
+        self._shown = self._tip if step == self.last_step else self.view_at(step).copy()
+        self.version += 1
+
+    def _load(self, first: int) -> None:
+        view, records = self.recording.window(max(self.first_step, first - MARGIN), first)
+        self._begin(view, Build(0, view.model, view.dtype) if view.model else self._first_build)
+        for it in records:
+            self.append(it)
+        self.changed_blocks = set(range(self._tip.num_blocks))
+
+    def _extend(self, last: int) -> None:
+        enough = last + MARGIN
+        if self._tip.step >= enough:
+            return
+        for it in self.recording.iterations(self._tip.seq + 1):
+            self.append(it)
+            if it.executed and it.step >= enough:
+                break
+
+    # ---- reading ----------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> EngineView:
+        return self._tip if self._shown is None else self._shown
+
+    @property
+    def first_step(self) -> int:
+        return self.recording.first_step
+
+    @property
+    def last_step(self) -> int:
+        return self.recording.last_step
+
+    def record_at(self, step: int) -> Iteration | None:
+        if not self._seqs or not self._seqs.first <= step < self._seqs.end:
+            return None
+        return self._record(int(self._seqs[step]))
+
+    def marks_between(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        first = self.first_step
+        return self.recording.marks[max(0, start - first) : max(0, stop - first)]
+
+    def speed(self, now: float | None = None) -> tuple[float, float]:
+        """At the step shown, by the clock of the recording."""
+        step = self.live.step
+        if step not in range(self._seqs.first, self._seqs.end):
+            return 0.0, 0.0
+        return self.speed_until(step)
