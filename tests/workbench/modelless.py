@@ -9,7 +9,7 @@ from typing import Any
 from engine.clock import ManualClock
 from engine.commands import Abort, Command, Pause, Rebuild, Resume, RunSteps, SetKnob, SetPace, Submit
 from engine.errors import ConfigError, WorkbenchError
-from engine.host import EngineInfo, InFlight
+from engine.host import EngineInfo, InFlight, Observer
 from engine.records import Iteration
 from engine.request import Request
 from engine.sampling_params import SamplingParams
@@ -70,6 +70,9 @@ class ModellessHost:
             self.records.append(record)
         count = len(self.records) if limit is None else min(limit, len(self.records))
         return [self.records.popleft() for _ in range(count)]
+
+    def observe(self, observer: Observer | None) -> None:
+        raise AssertionError("nobody records here")
 
     def advance(self, steps: int = 1) -> None:
         for _ in range(steps):

@@ -12,6 +12,7 @@ from engine.view import EngineView
 
 
 class InMemory:
+    name = "/nowhere/run.wbrec.jsonl"
     notes: tuple[str, ...] = ()
     bookmarks: tuple[tuple[int, str], ...] = ()
 

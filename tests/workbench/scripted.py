@@ -16,7 +16,7 @@ from engine.clock import ManualClock
 from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.host import EngineInfo, InFlight
+from engine.host import EngineInfo, InFlight, Observer
 from engine.records import (
     WAITING_HEAD,
     Arrived,
@@ -77,6 +77,7 @@ class ScriptedHost:
     ) -> None:
         self.config = EngineConfig.resolve(KNOBS | (knobs or {}))
         self.clock = ManualClock()
+        self.observer: Observer | None = None
         self.pieces = tuple(piece if piece.startswith(" ") or not n else " " + piece for n, piece in enumerate(pieces))
         self.by_itself, self.step_seconds, self.pace, self.paused = by_itself, step_seconds, pace, paused
         self.commands: deque[Command] = deque()
@@ -136,6 +137,14 @@ class ScriptedHost:
             self.advance(0)
         count = len(self.records) if limit is None else min(limit, len(self.records))
         return [self.records.popleft() for _ in range(count)]
+
+    def observe(self, observer: Observer | None) -> None:
+        if self.observer is not None:
+            self.observer.close()
+        self.observer = observer
+        if observer is not None:
+            for record in self.records:
+                observer.add(record)
 
     def now(self) -> float:
         return self.clock.now()
@@ -385,6 +394,10 @@ class ScriptedHost:
             if self.refs[block] == 0:
                 self.owner[block] = None
                 self.free.append(block)
+            elif self.owner[block] == job.id:
+                self.owner[block] = next(
+                    other.id for other in self.running if other is not job and block in other.blocks
+                )
             self.touched.add(block)
         job.blocks = []
         job.running = False
@@ -433,6 +446,8 @@ class ScriptedHost:
         )
         self.seq += 1
         self.records.append(replace(record, **told))
+        if self.observer is not None:
+            self.observer.add(self.records[-1])
 
 
 def busy_host(**options: Any) -> ScriptedHost:

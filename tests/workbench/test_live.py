@@ -16,6 +16,8 @@ from engine.request import RequestStatus
 from tests.workbench.driving import SMALL, WIDE, driven, encode, live_screen
 from tests.workbench.scripted import ScriptedHost, busy_host
 from tests.workbench.test_text import NASTY, harmless
+from traces.exports.kinds import KINDS
+from traces.recording import Recording
 from workbench.app import Options, WorkbenchApp
 from workbench.glyphs import Mode
 from workbench.log import log_path
@@ -25,7 +27,7 @@ from workbench.screens.fault import FaultScreen
 from workbench.screens.form import FormScreen
 from workbench.screens.help import HelpScreen
 from workbench.screens.inspect import InspectScreen
-from workbench.screens.keys import BINDINGS, KEYS
+from workbench.screens.keys import BINDINGS, EXPORTS, KEYS
 from workbench.screens.live import LiveScreen
 from workbench.screens.loading import LoadingScreen
 from workbench.widgets.events import Events
@@ -754,3 +756,67 @@ def test_every_action_of_the_footer_and_the_keys_exists():
         name = action.partition("(")[0]
         target = WorkbenchApp if name.startswith("app.") else LiveScreen
         assert hasattr(target, "action_" + name.removeprefix("app.")), action
+
+
+# ---- recording ------------------------------------------------------------------------------------
+
+
+@sizes
+async def test_a_recording_begun_early_holds_the_whole_run(size, tmp_path):
+    async with driven(size, steps=30, screenshots=tmp_path) as here:
+        await here.press("R")
+        assert "REC" in here.lines()[0] and "from the beginning" in here.text()
+        await here.run(30)
+        await here.press("b", *"odd", "enter")
+        await here.press("R")
+        assert "REC" not in here.lines()[0] and "recording ended" in here.text()
+        await here.run(10)
+        kept = [here.live.history.record_at(step) for step in range(1, 61)]
+    (path,) = tmp_path.glob("*.wbrec.jsonl")
+    recording = Recording.open(path)
+    assert [it for it in recording.iterations() if it.executed] == kept
+    assert recording.bookmarks == [(60, "odd")] and recording.closed and not recording.notes
+
+
+async def test_a_recording_begun_late_goes_on_from_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("workbench.model.history.MOST_BEFORE", 20)
+    async with driven(steps=50, screenshots=tmp_path) as here:
+        await here.press("R")
+        assert "from here on" in here.text()
+        await here.run(30)
+        await here.press("R")
+        state = here.live.history.live
+    (path,) = tmp_path.glob("*.wbrec.jsonl")
+    recording = Recording.open(path)
+    assert (recording.first_step, recording.last_step) == (51, 80) and not recording.header.complete
+    view = recording.view_at(80)
+    assert (view.running, view.owners, view.refs, view.knobs) == (state.running, state.owners, state.refs, state.knobs)
+
+
+async def test_where_no_recording_can_be_made_it_is_told(tmp_path):
+    folder = tmp_path / "file"
+    folder.write_text("")
+    async with driven(screenshots=folder) as here:
+        await here.press("R")
+        assert "REC" not in here.lines()[0] and str(folder) in here.text().replace("\n", "")
+
+
+async def test_exports_of_a_recording(tmp_path):
+    async with driven(steps=40, screenshots=tmp_path) as here:
+        here.live.action_export("html")
+        await here.pilot.pause()
+        assert "nothing is recorded yet" in here.text()
+        await here.press("R", "R")
+        for name, words in EXPORTS:
+            assert KINDS[name].words == words
+        here.live.action_export("requests-csv")
+        for _ in range(200):
+            if list(tmp_path.glob("*.requests.csv")) and not here.live._exporting:
+                break
+            await here.pilot.pause(0.02)
+        here.live.tick()
+        await here.pilot.pause()
+        assert "requests as CSV:" in here.text()
+    assert [name for name, _ in EXPORTS] == list(KINDS)
+    (path,) = tmp_path.glob("*.requests.csv")
+    assert len(path.read_text().splitlines()) > 5

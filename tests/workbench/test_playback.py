@@ -86,8 +86,11 @@ def test_the_way_between_preemptions_leads_through_the_whole_recording():
 
 
 @asynccontextmanager
-async def played(size: tuple[int, int] = WIDE, bookmarks: tuple[tuple[int, str], ...] = ()) -> AsyncIterator[Driven]:
+async def played(
+    size: tuple[int, int] = WIDE, bookmarks: tuple[tuple[int, str], ...] = (), name: str = "/nowhere/run.wbrec.jsonl"
+) -> AsyncIterator[Driven]:
     recording, _ = recorded()
+    recording.name = name
     recording.bookmarks = bookmarks
     session = Session(RecordedHost(recording.info), encode, recording=recording)
     app = WorkbenchApp(lambda progress: session, Options(fps=0))
@@ -127,7 +130,8 @@ async def test_playing_follows_the_recorded_times():
         assert here.live.playing
         ends, begun = here.live.recording.ends, here.live._played
         here.live._advance(1.0)
-        assert here.live.cursor == sum(end <= begun + 1.0 for end in ends) > 10
+        expected = sum(end <= begun + 1.0 for end in ends)
+        assert 10 < expected <= here.live.cursor <= expected + 3  # its own tick plays on meanwhile
         here.live._advance(1e9)
         assert here.live.cursor == STEPS
         here.live._advance(0.1)
@@ -151,8 +155,9 @@ async def test_jumps_go_to_the_kind_that_j_chose():
         assert "no bookmark after this step" in here.text()
 
 
-async def test_bookmarks_are_found_again_and_can_be_taken_away():
-    async with played(bookmarks=((200, "look [here]"),)) as here:
+async def test_bookmarks_are_found_again_and_can_be_taken_away(tmp_path):
+    name = str(tmp_path / "run.wbrec.jsonl")
+    async with played(bookmarks=((200, "look [here]"),), name=name) as here:
         await here.press("t", *"121", "enter", "b", *"odd", "enter")
         assert "bookmark at step 121" in here.text()
         await here.press("j", "j", "j", "j", "right_parenthesis")
@@ -163,3 +168,15 @@ async def test_bookmarks_are_found_again_and_can_be_taken_away():
         assert "taken away" in here.text()
         await here.press("home", "right_parenthesis")
         assert "step 200 of" in here.text()
+    async with played(bookmarks=((30, "gone: the file beside it counts"),), name=name) as here:
+        assert here.live.history.bookmarks == {200: "look [here]"}
+
+
+async def test_bookmarks_that_cannot_be_kept_are_told(tmp_path):
+    async with played() as here:
+        await here.press("b", *"odd", "enter")
+        assert "cannot be written" in here.text()
+        assert here.live.history.bookmarks == {1: "odd"}
+    (tmp_path / "run.wbrec.jsonl.marks").write_text("[1, 2")
+    async with played(name=str(tmp_path / "run.wbrec.jsonl")) as here:
+        assert "holds no bookmarks" in here.text()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from engine.records import Iteration
     from traces.exports.run import Job
     from traces.recording import Recording
-    from traces.slo import Slo
 
 
 def _file(help: str) -> typer.models.OptionInfo:
@@ -73,8 +72,10 @@ def export(
         "requests-parquet": requests_parquet,
         "iterations-parquet": iterations_parquet,
         "prometheus": prometheus,
+        "html": html,
+        "otel": otel,
     }
-    wanted = [out for out in (*targets.values(), html, otel, svg) if out is not None]
+    wanted = [out for out in (*targets.values(), svg) if out is not None]
     if not wanted:
         raise WorkbenchError("nothing to export: give one or more of --html, --perfetto, --requests-csv, --svg, ...")
     _check(recording, wanted, force)
@@ -91,8 +92,11 @@ def export(
             raise WorkbenchError(
                 f"--step: there is no iteration {step}; {recording} has {opened.first_step} to {opened.last_step}"
             )
-        jobs = [_job(kind, out) for kind, out in targets.items() if out is not None]
-        jobs += _own_jobs(opened, recording, html=html, otel=otel, content=content, slo=limits)
+        from traces.exports.kinds import KINDS, Asked
+
+        jobs = [
+            KINDS[kind].job(Asked(opened, out, limits, content)) for kind, out in targets.items() if out is not None
+        ]
         if jobs:
             _run(opened, jobs, line, force=force)
         if svg is not None:
@@ -125,42 +129,6 @@ def _open(path: Path, line: StatusLine) -> Recording:
         return Recording.open(path, line.progress)
     finally:
         line.clear()
-
-
-def _job(kind: str, out: Path) -> Job:
-    from traces.exports import perfetto, prometheus, tables
-    from traces.exports.run import Job
-
-    match kind:
-        case "perfetto":
-            return Job(perfetto.PerfettoTrace, out)
-        case "requests-csv":
-            return Job(tables.RequestsCsv, out)
-        case "iterations-csv":
-            return Job(tables.IterationsCsv, out)
-        case "requests-parquet":
-            return Job(tables.RequestsParquet, out, binary=True)
-        case "iterations-parquet":
-            return Job(tables.IterationsParquet, out, binary=True)
-        case _:
-            return Job(prometheus.PrometheusText, out)
-
-
-def _own_jobs(
-    recording: Recording, path: Path, *, html: Path | None, otel: Path | None, content: bool, slo: Slo | None
-) -> list[Job]:
-    """Those that want to know more of the recording."""
-    from traces.exports.otel import otel_job
-    from traces.exports.report import report_job
-
-    jobs = []
-    if html is not None:
-        jobs.append(report_job(html, title=path.name, slo=slo))
-    if otel is not None:
-        if content and not recording.header.tokens:
-            raise WorkbenchError(f"--content: {path} was recorded without text; leave --content out")
-        jobs.append(otel_job(otel, wall_ns=recording.header.wall_ns, content=content))
-    return jobs
 
 
 def _run(recording: Recording, jobs: list[Job], line: StatusLine, *, force: bool) -> None:

@@ -39,6 +39,8 @@ LIMIT_WINDOW = 64
 FADE_STEPS = 20
 MOST_WAITING = 256
 """Rows of waiting requests that are offered; the rest are counted."""
+MOST_BEFORE = 1000
+"""Records a recording that begins late still takes in: more would hold up the screen."""
 RATE_WINDOW = 2.0
 """Seconds over which speeds are taken."""
 
@@ -277,6 +279,12 @@ class History:
     @property
     def last_step(self) -> int:
         return self._seqs.end - 1 if self._seqs else self._tip.step
+
+    def from_the_beginning(self) -> list[Iteration] | None:
+        """All records of the run, where they are few and none was forgotten."""
+        if not self._chunks or self._chunks[0].view.seq >= 0 or self._records > MOST_BEFORE:
+            return None
+        return [it for chunk in self._chunks for it in chunk.records]
 
     def clamp(self, step: int) -> int:
         return max(self.first_step, min(step, self.last_step))

@@ -30,6 +30,11 @@ class Recorded(Protocol):
     """What is asked of a recording."""
 
     @property
+    def name(self) -> str:
+        """Its file."""
+        ...
+
+    @property
     def info(self) -> EngineInfo: ...
 
     @property

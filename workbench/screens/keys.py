@@ -18,6 +18,17 @@ class Key(NamedTuple):
     help: str
 
 
+EXPORTS = (
+    ("html", "HTML report"),
+    ("perfetto", "Perfetto trace"),
+    ("requests-csv", "requests as CSV"),
+    ("iterations-csv", "iterations as CSV"),
+    ("requests-parquet", "requests as Parquet"),
+    ("iterations-parquet", "iterations as Parquet"),
+    ("otel", "OpenTelemetry spans"),
+    ("prometheus", "Prometheus text"),
+)
+"""Names and words of `traces.exports.kinds`, which is slow to import: a test compares them."""
 KEYS: tuple[Key, ...] = (
     Key("run.pause", "space", "space", "pause", "Pause", "Pause or resume the engine at the next iteration boundary"),
     Key("run.step", "n", "n", "steps(1)", "Step", "Run one iteration, then pause"),
@@ -80,11 +91,16 @@ KEYS: tuple[Key, ...] = (
     Key("view.zoom", "z", "z", "zoom", "Zoom", "Give the focused panel all the room, or take it back"),
     Key("view.glyphs", "g", "g", "app.glyphs", "Glyphs", "Colour, without colour, ASCII only"),
     Key("view.screenshot", "s", "s", "app.shoot", "Screenshot", "Save the screen as SVG"),
+    Key("record", "R", "R", "record", "Record", "Begin or end a recording of the engine"),
     Key("view.leave", "escape", "esc", "leave", "Leave", "Close, clear the filter, or return to live"),
     Key("app.help", "question_mark", "?", "help", "Help", "Help on the focused panel, and all keys"),
     Key("app.quit", "q", "q", "app.quit", "Quit", "Leave the workbench"),
 )
 PALETTE = (
+    *(
+        Key(f"export.{kind}", "", "", f"export('{kind}')", f"Export: {words}", f"Make a file of the recording: {words}")
+        for kind, words in EXPORTS
+    ),
     *(
         Key(
             f"history.{word}-{number}",

@@ -23,7 +23,7 @@ from workbench.screens.board import Board
 from workbench.screens.fault import FaultScreen
 from workbench.screens.inspect import InspectScreen
 from workbench.screens.keys import BINDINGS
-from workbench.screens.view_actions import ViewActions
+from workbench.screens.record_actions import RecordActions
 from workbench.widgets import footer
 from workbench.widgets.budget import Budget
 from workbench.widgets.events import Events
@@ -54,7 +54,7 @@ STEPS_A_SECOND = 30.0
 PER_COLUMN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-class LiveScreen(ViewActions, Screen[None]):
+class LiveScreen(RecordActions, Screen[None]):
     BINDINGS = BINDINGS
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
@@ -65,6 +65,8 @@ class LiveScreen(ViewActions, Screen[None]):
         self.session = session
         self.host = session.host
         self.history = self.make_history()
+        self.recorder = session.recorder
+        self._last_recorded = session.recorder.path if session.recorder is not None else None
         self.values = Values()
         self.cursor: int | None = None
         self.fixed_right: int | None = None
@@ -232,6 +234,7 @@ class LiveScreen(ViewActions, Screen[None]):
             pausing=self._asked_pause == (history.live.seq, True) and not history.live.paused,
             building=self._rebuilding is not None,
             ended=not self.host.alive,
+            recording=self.recording_text(),
             replayed=self.session.progress.line(now) if self.session.progress is not None else "",
         )
 

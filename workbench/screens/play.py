@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
+from pathlib import Path
 
+from engine.errors import WorkbenchError
+from workbench.model.bookmarks import read_bookmarks, write_bookmarks
 from workbench.model.history import History
 from workbench.model.playback import Playback
 from workbench.model.recorded_host import RecordedHost
 from workbench.model.session import Session
 from workbench.screens.live import FASTEST, LiveScreen
+from workbench.text import clean
 from workbench.widgets import footer
 from workbench.widgets.panel import Scene
 
@@ -50,6 +54,21 @@ class PlayScreen(LiveScreen):
         self.status.hint = "space plays   , . < > steps   ( ) jumps, j chooses to what   t goes to a step   ? all keys"
         for note in self.recording.notes:
             self.say(note)
+        try:
+            kept = read_bookmarks(self.recorded_file())
+        except WorkbenchError as error:
+            self.say(clean(str(error)), bad=True)
+        else:
+            self.history.bookmarks = self.history.bookmarks if kept is None else kept
+
+    def recorded_file(self) -> Path:
+        return Path(self.recording.name)
+
+    def keep_bookmark(self, step: int, text: str) -> None:
+        try:
+            write_bookmarks(self.recorded_file(), self.history.bookmarks)
+        except WorkbenchError as error:
+            self.say(clean(str(error)), bad=True)
 
     # ---- playing ----------------------------------------------------------------------------------
 
