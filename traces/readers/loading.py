@@ -13,9 +13,10 @@ from typing import Any
 
 from engine.errors import WorkbenchError
 from traces.errors import WorkloadError
+from traces.readers.counting import FAILED
 from traces.readers.links import Link, resolve
 from traces.readers.origin import Origin, account, reasons
-from traces.readers.trace import FAILED, Trace, open_trace
+from traces.readers.trace import Trace, open_trace
 from traces.rows import NO_TIME, Chunk, Drop, ReadOptions, Report
 from traces.workload import RequestSpec, Workload
 

@@ -35,9 +35,12 @@ class Parsing:
     def time(self, value: Any, unit: str) -> int:
         ns = to_ns(value, self.number_unit(unit))
         if type(value) is str and (zone := zone_of(value)) is not None:
-            self.zoned |= zone
-            self.unzoned |= not zone
+            self.see_zones(zone, not zone)
         return ns
+
+    def see_zones(self, zoned: bool, unzoned: bool) -> None:
+        self.zoned |= zoned
+        self.unzoned |= unzoned
 
     def seconds(self, value: Any, unit: str) -> float:
         return to_ns(value, self.number_unit(unit)) / 1e9

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.traces.readers.help import AZURE, rows_of, write
-from traces.readers import trace as trace_module
+from traces.readers import table_blocks
 from traces.readers.columns import Lines, to_lengths, to_times
 
 
@@ -53,7 +53,7 @@ LINES = st.one_of(
 def both(path: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> None:
     at_once = rows_of(path, **options)
     with monkeypatch.context() as patch:
-        patch.setattr(trace_module, "Lines", NoneClean)
+        patch.setattr(table_blocks, "Lines", NoneClean)
         one_by_one = rows_of(path, **options)
     assert at_once == one_by_one
 

@@ -61,7 +61,7 @@ def test_blocks_give_the_same_rows_as_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, failed: str, short_ids: str
 ) -> None:
     path = lines(tmp_path / "a.jsonl", *mixed_lines(seed))
-    monkeypatch.setattr("traces.readers.trace.JSON_BLOCK", 1 << 14)
+    monkeypatch.setattr("traces.readers.json_blocks.JSON_BLOCK", 1 << 14)
     options = ReadOptions(failed=failed, short_ids=short_ids)
     at_once = everything(path, options)
     monkeypatch.setattr(Mooncake, "lines", None)
