@@ -216,6 +216,8 @@ class Encoder:
         return []
 
     def _tokens(self, it: Iteration, line: dict[str, Any]) -> None:
+        if it.rebuilt is not None:
+            self._vocabulary.clear()
         ids = [token[0] for token in it.tokens]
         if ids != self._samplers:
             line["tid"] = self.numbers.refs(ids)
@@ -224,8 +226,6 @@ class Encoder:
         line["tok"] = pack([token[1] for token in it.tokens])
         vocabulary = self._vocabulary
         new, odd = [], []
-        if it.rebuilt is not None:
-            vocabulary.clear()
         for at, (_, token, text) in enumerate(it.tokens):
             listed = vocabulary.get(token)
             if listed is None:
