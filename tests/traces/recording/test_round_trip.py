@@ -115,7 +115,9 @@ def test_one_iteration_by_hand(tmp_path: Path) -> None:
     config = EngineConfig.resolve({"num_blocks": 8, "block_size": 4, "max_num_seqs": 2})
     it = Iteration(
         seq=0, step=1, t_start=0.5, t_end=0.75, timings=Timings(0.001, 0.0, 0.2), budget=256, order="a",
-        arrived=(Arrived("x", "c", 0, 0.25, (1, 2, 3, 4, 65535), "hi", 3, "greedy", params=SamplingParams(max_tokens=3)),),
+        arrived=(
+            Arrived("x", "c", 0, 0.25, (1, 2, 3, 4, 65535), "hi", 3, "greedy", params=SamplingParams(max_tokens=3)),
+        ),
         scheduled=(Scheduled("x", 5, Kind.NEW, Phase.PREFILL, 0, 0, (1, 2)),), tokens=(Token("x", 7, " seven"),),
         running=("x",), free_blocks_mid=5, free_blocks=5, free_cpu_blocks=8,
         blocks=(BlockChange(1, "x", 1, True), BlockChange(2, "x", 1, False)), slots=Slots(2, 1),
@@ -146,8 +148,8 @@ def test_odd_values_come_back(tmp_path: Path) -> None:
         rejected=(Rejected("", "c\n", text),), order="r", free_blocks=config.num_blocks - 1,
         arrived=(
             Arrived(
-                "7", "", -5, -0.1, (1, 1 << 40), text, 3, "T 0.5", 1e300, None, SamplingParams(temperature=0.5, stop=("é",)),
-                "s", "7", 1e-9,
+                "7", "", -5, -0.1, (1, 1 << 40), text, 3, "T 0.5", 1e300, None,
+                SamplingParams(temperature=0.5, stop=("é",)), "s", "7", 1e-9,
             ),
         ),
     )  # fmt: skip
