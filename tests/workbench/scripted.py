@@ -16,7 +16,7 @@ from engine.clock import ManualClock
 from engine.commands import Abort, Command, Pause, Resume, RunSteps, SetKnob, SetPace, Stop, Submit
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.host import EngineInfo, InFlight
+from engine.host import EngineInfo, InFlight, Observer
 from engine.records import (
     WAITING_HEAD,
     Arrived,
@@ -83,6 +83,7 @@ class ScriptedHost:
         self.posted: list[Command] = []
         self.records: deque[Iteration] = deque()
         self.started = self.stopped = False
+        self.observer: Observer | None = None
         self.stuck = 0.0
         """Seconds `stop` takes before it gives up, like an engine inside one long step."""
         self.seq, self.step, self.version = 0, 0, 0
@@ -137,12 +138,21 @@ class ScriptedHost:
         count = len(self.records) if limit is None else min(limit, len(self.records))
         return [self.records.popleft() for _ in range(count)]
 
+    def observe(self, observer: Observer | None) -> None:
+        if self.observer is not None:
+            self.observer.close()
+        self.observer = observer
+        for it in self.records if observer is not None else ():
+            observer.add(it)
+
     def now(self) -> float:
         return self.clock.now()
 
     def stop(self, timeout: float = 1.0) -> bool:
         time.sleep(min(self.stuck, timeout))
         self.stopped = True
+        if self.observer is not None:
+            self.observer.close()
         return self.stuck <= timeout
 
     # ---- what a test does -------------------------------------------------------------------------
@@ -433,6 +443,8 @@ class ScriptedHost:
         )
         self.seq += 1
         self.records.append(replace(record, **told))
+        if self.observer is not None:
+            self.observer.add(self.records[-1])
 
 
 def busy_host(**options: Any) -> ScriptedHost:
