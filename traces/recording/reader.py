@@ -99,7 +99,8 @@ class Recording:
 
     @property
     def num_records(self) -> int:
-        return sum(group.records for group in self._groups.all)
+        last = self._groups.all[-1] if self._groups.all else None
+        return last.seq + last.records - self.first_seq if last is not None else 0
 
     @property
     def first_step(self) -> int:
@@ -144,7 +145,10 @@ class Recording:
             seq = group.seq + group.records
 
     def before(self, seq: int) -> tuple[EngineView, int]:
-        """A view from which `seq` can be reached by folding, and the first record to fold: its group's."""
+        """A view from which `seq` can be reached by folding, and the first record to fold: its group's.
+
+        `last` of the view is None until then.
+        """
         group = self._groups.all[self._groups.of_seq(seq)]
         return self._restore(group).view, group.seq
 
