@@ -183,6 +183,22 @@ class Recording:
                 view.apply(it)
             return view, list(self.iterations(first, last + 1))
 
+    def record_at(self, step: int) -> Iteration:
+        """The record of an iteration. RecordingError when it lies behind a bad line."""
+        seq = self.seq_of(step)
+        for it in self.iterations(seq, seq + 1):
+            return it
+        raise RecordingError(f"{self.name}: record {seq} cannot be read; {self.notes[-1]}")
+
+    def next_mark(self, step: int, direction: int, bits: int) -> int | None:
+        """The nearest iteration before (-1) or after (1) a step that has one of these marks (see `Mark`)."""
+        place = step - self.first_step
+        part = self.marks[: max(0, place)] if direction < 0 else self.marks[max(0, place + 1) :]
+        found = np.flatnonzero(part & bits)
+        if not len(found):
+            return None
+        return self.first_step + (int(found[-1]) if direction < 0 else max(0, place + 1) + int(found[0]))
+
     def arrivals(self) -> Iterator[Arrived]:
         """Every request that arrived, in order, with its prompt. No record is decoded."""
         for number in range(self.num_requests):

@@ -132,6 +132,10 @@ def test_marks_and_bookmarks(close: bool, tmp_path: Path) -> None:
     assert recording.marks.tolist() == expected[1:]
     finished = {it.step for it in records if it.finished and it.step}
     assert {step for step, bits in enumerate(expected) if bits & Mark.FINISH and step} == finished
+    for step in (0, 1, 77, records[-1].step, records[-1].step + 5):
+        assert recording.next_mark(step, 1, Mark.FINISH) == min((one for one in finished if one > step), default=None)
+        assert recording.next_mark(step, -1, Mark.FINISH) == max((one for one in finished if one < step), default=None)
+    assert recording.record_at(77) == next(it for it in records if it.step == 77 and it.executed)
 
 
 def test_slow_is_three_times_the_median() -> None:
