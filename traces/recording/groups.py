@@ -220,6 +220,11 @@ class Groups:
                 marks[place - 1] |= bits
         return marks, np.concatenate(self._ends), np.concatenate(self._durations)
 
+    @property
+    def first_step(self) -> int:
+        """The first iteration in it."""
+        return self.all[0].step + 1 if self.all else 1
+
     def recent_durations(self, count: int) -> list[float]:
         """Of the last iterations, oldest first."""
         found: list[float] = []
