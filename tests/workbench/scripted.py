@@ -84,6 +84,7 @@ class ScriptedHost:
         self.posted: list[Command] = []
         self.records: deque[Iteration] = deque()
         self.started = self.stopped = False
+        self.observer: Observer | None = None
         self.stuck = 0.0
         """Seconds `stop` takes before it gives up, like an engine inside one long step."""
         self.seq, self.step, self.version = 0, 0, 0
@@ -152,6 +153,8 @@ class ScriptedHost:
     def stop(self, timeout: float = 1.0) -> bool:
         time.sleep(min(self.stuck, timeout))
         self.stopped = True
+        if self.observer is not None:
+            self.observer.close()
         return self.stuck <= timeout
 
     # ---- what a test does -------------------------------------------------------------------------
