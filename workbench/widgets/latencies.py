@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traces.stats import LEAST_FOR_P99
-from workbench.model.latency import ClientLatency
+from workbench.model.latency import ClientLatency, Latency
 from workbench.text import clean, fit, seconds
 from workbench.widgets.panel import Line, Panel, Scene
 
@@ -23,9 +23,13 @@ class Latencies(Panel):
         self._rows: list[ClientLatency] = []
         self._made = -1.0
         self._version = -1
+        self._of: Latency | None = None
 
     def set_view(self, scene: Scene) -> None:
-        if scene.history.version != self._version and not 0 <= scene.now - self._made < EVERY:
+        latency = scene.history.latency  # of a recording another one with every stretch that is loaded
+        late = scene.history.version != self._version and not 0 <= scene.now - self._made < EVERY
+        if late or latency is not self._of:
+            self._of = latency
             self._rows = [*scene.history.latency.table()]
             if len(self._rows) > 1:
                 self._rows.append(scene.history.latency.overall())
@@ -33,7 +37,9 @@ class Latencies(Panel):
         super().set_view(scene)
 
     def note(self) -> str:
-        return "now" if self.scene is not None and self.scene.cursor is not None else ""
+        if self.scene is None or self.scene.cursor is None:
+            return ""
+        return "near this step" if self.scene.playing else "now"
 
     def content(self, width: int, height: int) -> list[Line]:
         look = self.look
