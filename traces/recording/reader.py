@@ -168,9 +168,10 @@ class Recording:
         first, last = self.seq_of(first_step), self.seq_of(last_step)
         with self._store.lock:
             view, at = self.before(first)
-            for it in self.iterations(at, first):
+            records = self._store.between(at, last + 1)
+            for it in records[: first - at]:
                 view.apply(it)
-            return view, list(self.iterations(first, last + 1))
+            return view, records[first - at :]
 
     def record_at(self, step: int) -> Iteration:
         """The record of an iteration. RecordingError when it lies behind a bad line."""

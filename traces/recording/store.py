@@ -107,6 +107,25 @@ class Store:
                 self.cache.move_to_end(index)
             return records
 
+    def between(self, first: int, stop: int) -> list[Iteration]:
+        """Records from the first one of a group to before `stop`; of the last group no more is decoded than that."""
+        out: list[Iteration] = []
+        while first < stop:
+            index = self.groups.of_seq(first)
+            group = self.groups.all[index]
+            wanted = min(stop - group.seq, group.records)
+            records = self.cache.get(index, [])
+            if len(records) < wanted:
+                _, records = self.decode(group, group.seq + wanted - 1)
+                self.keep(index, records)
+            else:
+                self.cache.move_to_end(index)
+            out += records[:wanted]
+            if len(records) < wanted:
+                break
+            first = group.seq + group.records
+        return out
+
     def keep(self, index: int, records: list[Iteration]) -> None:
         self.cache[index] = records
         self.cache.move_to_end(index)

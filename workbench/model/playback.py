@@ -21,8 +21,8 @@ from engine.view import EngineView
 from workbench.model.build import Build
 from workbench.model.history import History
 
-MARGIN = 128
-"""Steps loaded before the first one asked for, and after the last: the next few keys cost nothing."""
+AHEAD = 64
+"""Steps loaded at once when what follows the window is needed: playing on must not load at every step."""
 MOST_WINDOW = 4096
 
 
@@ -89,32 +89,30 @@ class Playback(History):
         step = self.clamp(step)
         first = max(self.first_step, min(first, step), step - MOST_WINDOW // 2)
         last = min(self.last_step, max(last, step), step + MOST_WINDOW // 2)
-        if not self._seqs or first < self._seqs.first or step > self._seqs.end + MARGIN:
-            self._load(first)
-        if last >= self._seqs.end:
-            self._extend(last)
-        elif self._seqs.end - first > 2 * MOST_WINDOW:  # it would soon forget what is shown
-            self._load(first)
+        tired = self._seqs and self._seqs.end - first > 2 * MOST_WINDOW  # it would soon forget what is shown
+        if not self._seqs or first < self._seqs.first or step > self._seqs.end + AHEAD or tired:
+            self._load(first, last)
+        elif last >= self._seqs.end:
+            self._extend(last + AHEAD)
+        if last == self.last_step:
             self._extend(last)
         # the records after the last step (aborts of the end, a fault) belong to its picture
         self._shown = self._tip if step == self.last_step else self.view_at(step).copy()
         self.version += 1
 
-    def _load(self, first: int) -> None:
-        view, records = self.recording.window(max(self.first_step, first - MARGIN), first)
+    def _load(self, first: int, last: int) -> None:
+        view, records = self.recording.window(first, last)
         self._begin(view, Build(0, view.model, view.dtype) if view.model else self._first_build)
         for it in records:
             self.append(it)
         self.changed_blocks = set(range(self._tip.num_blocks))
 
     def _extend(self, last: int) -> None:
-        enough = last + MARGIN
-        if self._tip.step >= enough:
-            return
+        """Take in what follows, to the records after step `last` where it is the recording's last one."""
         for it in self.recording.iterations(self._tip.seq + 1):
-            self.append(it)
-            if it.executed and it.step >= enough:
+            if it.executed and it.step > last:
                 break
+            self.append(it)
 
     # ---- reading ----------------------------------------------------------------------------------
 
