@@ -32,13 +32,16 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
     Raises WorkbenchError when it is empty or no text.
     """
     raw, whole = read_head(path, HEAD)
-    lines = [line.strip() for line in raw.split(b"\n")]
+    before = _comments(raw)
+    lines = [line.strip() for line in raw.split(b"\n")[before:]]
     if not whole and len(lines) > 1:
         lines.pop()  # its end may be missing
     lines = [line for line in lines if line]
     if not lines:
         raise WorkbenchError(f"{path} is empty: it holds no requests")
     first = lines[0][:1]
+    if len(lines) == 1 and lines[0].count(b"\r") > 1 and first not in (b"[", b"{"):
+        raise WorkbenchError(f"{path} ends its lines with CR alone; make them LF (tr '\\r' '\\n')")
     if first == b"[" and not whole and len(lines) == 1:
         return [_document(path, raw, whole, array=True)]
     values = [_value(line) for line in lines[:RECORDS]]
@@ -56,8 +59,8 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
             heads.append(Head(path, Container.JSON, records=_known(values), whole=whole))
         return heads
     if all(value is not _NONE for value in values):  # numbers or texts, one a line
-        return [Head(path, Container.JSONL, records=tuple(values), whole=whole), _csv(path, lines, whole, options)]
-    return [_csv(path, lines, whole, options)]
+        return [Head(path, Container.JSONL, records=tuple(values), whole=whole), _csv(path, lines, whole, options, before)]
+    return [_csv(path, lines, whole, options, before)]
 
 
 def cells_of(line: str, delimiter: str) -> list[str]:
@@ -96,7 +99,21 @@ def _document(path: Path, raw: bytes, whole: bool, *, array: bool) -> Head:
     return Head(path, Container.JSON, records=_known(values), is_array=array, whole=whole)
 
 
-def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions) -> Head:
+def _comments(raw: bytes) -> int:
+    """Lines to pass over before a table: comments and blank ones. None where they are the header of a format."""
+    place = 0
+    found = False
+    for place, line in enumerate(raw.split(b"\n")):  # noqa: B007
+        text = line.strip()
+        found |= text.startswith(b"#")
+        if b"trace_version" in text:
+            return 0
+        if text and not text.startswith(b"#"):
+            break
+    return place if found and text[:1] not in (b"", b"#", b"{", b"[") else 0
+
+
+def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions, before: int) -> Head:
     rows = []
     delimiter = _delimiter(lines[0])
     for line in lines[: RECORDS + 1]:
@@ -106,7 +123,7 @@ def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions) -> H
             rows.append([])
     has_header = bool(rows[0]) and not any(map(is_data, rows[0]))
     columns = options.columns or (tuple(rows[0]) if has_header else ())
-    return Head(path, Container.CSV, columns, tuple(rows[has_header:]), False, delimiter, has_header, whole)
+    return Head(path, Container.CSV, columns, tuple(rows[has_header:]), False, delimiter, has_header, whole, before)
 
 
 def _delimiter(line: bytes) -> str:
