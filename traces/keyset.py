@@ -1,7 +1,9 @@
 """A set of 64-bit keys that takes whole arrays at once: a hash table in one NumPy array, with open addressing.
 
 Looking up a key costs one or two reads from memory; in sorted arrays it would cost one for each bit of its place. The
-table is at most two thirds full. A call costs about 0.3 ms whatever it is given: give it many keys. Keys have to be well mixed in the bits above the lowest SKIPPED: these choose the place.
+table is at most two thirds full. A call costs about 0.3 ms whatever it is given: give it many keys.
+
+Keys have to be well mixed in the bits above the lowest SKIPPED: these choose the place.
 """
 
 from __future__ import annotations

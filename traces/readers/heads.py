@@ -40,7 +40,7 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
     if not lines:
         raise WorkbenchError(f"{path} is empty: it holds no requests")
     first = lines[0][:1]
-    if len(lines) == 1 and lines[0].count(b"\r") > 1 and first not in (b"[", b"{"):
+    if len(lines) == 1 and b"\r" in lines[0] and first not in (b"[", b"{"):
         raise WorkbenchError(f"{path} ends its lines with CR alone; make them LF (tr '\\r' '\\n')")
     if first == b"[" and not whole and len(lines) == 1:
         return [_document(path, raw, whole, array=True)]
@@ -59,7 +59,10 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
             heads.append(Head(path, Container.JSON, records=_known(values), whole=whole))
         return heads
     if all(value is not _NONE for value in values):  # numbers or texts, one a line
-        return [Head(path, Container.JSONL, records=tuple(values), whole=whole), _csv(path, lines, whole, options, before)]
+        return [
+            Head(path, Container.JSONL, records=tuple(values), whole=whole),
+            _csv(path, lines, whole, options, before),
+        ]
     return [_csv(path, lines, whole, options, before)]
 
 
