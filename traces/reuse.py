@@ -72,11 +72,11 @@ class Reuse:
         total = int(per_row.sum())
         starts = np.cumsum(per_row) - per_row
         """Place of each row's first block."""
-        row_of = np.repeat(np.arange(len(picked)), per_row)
-        covered = self._covered(lens, per_row, prompt_len[picked], starts, row_of)
-        position = np.arange(total) - starts[row_of]
-        keys = _chain(_flat(ids, total), covered, position, starts, row_of)
-        keys = keys[covered > 0]
+        position = np.arange(total) - np.repeat(starts, per_row)
+        covered = self._covered(lens, per_row, prompt_len[picked], starts, position)
+        keys = _chain(_flat(ids, total), covered, position, starts, per_row)
+        if covered.min() <= 0:
+            keys = keys[covered > 0]
         self.rows += len(picked)
         self.blocks += len(keys)
         followed = keys[self._followed(keys)]
@@ -85,26 +85,32 @@ class Reuse:
         if self._number_waiting >= TOGETHER:
             self._count()
 
-    def _covered(self, lens: list[Sequence[int]], per_row: Ints, prompt_len: Ints, starts: Ints, row_of: Ints) -> Ints:
+    def _covered(
+        self, lens: list[Sequence[int]], per_row: Ints, prompt_len: Ints, starts: Ints, position: Ints
+    ) -> Ints:
         """Prompt tokens under each block."""
         if all(len(given) == 1 for given in lens):
             size = np.array([given[0] for given in lens], np.int64)
             self._sizes.update(np.unique(size).tolist())
-            full = np.repeat(size, per_row)
-        else:
-            self._uneven = True
-            full = np.array(
-                list(
-                    chain.from_iterable(
-                        given if len(given) == count else (given[0],) * count
-                        for given, count in zip(lens, per_row.tolist(), strict=True)
-                    )
-                ),
-                np.int64,
-            )
+            covered = np.repeat(size, per_row)
+            last = prompt_len - size * (per_row - 1)
+            if (last >= 0).all():  # as nearly always: all blocks but the last of a row are full
+                covered[starts + per_row - 1] = np.minimum(last, size)
+                return covered
+            return np.clip(np.repeat(prompt_len, per_row) - position * covered, 0, covered)
+        self._uneven = True
+        full = np.array(
+            list(
+                chain.from_iterable(
+                    given if len(given) == count else (given[0],) * count
+                    for given, count in zip(lens, per_row.tolist(), strict=True)
+                )
+            ),
+            np.int64,
+        )
         before = np.cumsum(full) - full
-        before -= before[starts][row_of]
-        return np.clip(prompt_len[row_of] - before, 0, full)
+        before -= np.repeat(before[starts], per_row)
+        return np.clip(np.repeat(prompt_len, per_row) - before, 0, full)
 
     def _count(self) -> None:
         """Look up the keys that wait."""
@@ -139,15 +145,17 @@ def _flat(ids: list[Sequence[int]], total: int) -> Keys:
         return np.fromiter((hash(id) & (1 << 64) - 1 for id in chain.from_iterable(ids)), np.uint64, total)
 
 
-def _chain(ids: Keys, covered: Ints, position: Ints, starts: Ints, row_of: Ints) -> Keys:
+def _chain(ids: Keys, covered: Ints, position: Ints, starts: Ints, per_row: Ints) -> Keys:
     """A hash of each block together with all blocks before it in its row, and the tokens it covers."""
+    tokens = covered.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = _mix(ids)
-        mixed = _mix(mixed + position.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-        mixed = _mix(mixed + covered.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03))
+        mixed += position.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed += tokens * np.uint64(0xD1B54A32D192ED03)
+        mixed = _mix(mixed)
         sums = np.cumsum(mixed, dtype=np.uint64)
-        chain_of = _mix(sums - (sums - mixed)[starts][row_of])
-    return chain_of & ~LENGTH | np.minimum(covered.astype(np.uint64), LENGTH)
+        chain_of = _mix(sums - np.repeat((sums - mixed)[starts], per_row))
+    return chain_of & ~LENGTH | np.minimum(tokens, LENGTH)
 
 
 def _mix(x: Keys) -> Keys:
