@@ -75,8 +75,6 @@ def _unknown(path: Path, head: Head, options: ReadOptions, readers: Iterable[Rea
     if head.container is Container.CSV and not head.has_header and not options.columns and len(head.records[0]) > 1:
         first = _list(head.records[0])
         return f"{path} has no header: its first line is data ({first}); name the columns with --columns A,B,..."
-    if head.container is not Container.CSV and not head.records and head.whole:
-        return f"{path} is an empty JSON {'array' if head.is_array else 'document'}: it holds no requests"
     names = ", ".join(reader.name for reader in readers)
     return f"{path} is {describe(head)}: no format that is read here. Read are: {names}"
 

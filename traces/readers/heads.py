@@ -39,6 +39,8 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
     lines = [line for line in lines if line]
     if not lines:
         raise WorkbenchError(f"{path} is empty: it holds no requests")
+    if whole and b"".join(raw.split()) == b"[]":
+        raise WorkbenchError(f"{path} is an empty JSON array: it holds no requests")
     first = lines[0][:1]
     if len(lines) == 1 and b"\r" in lines[0] and first not in (b"[", b"{"):
         raise WorkbenchError(f"{path} ends its lines with CR alone; make them LF (tr '\\r' '\\n')")
@@ -103,17 +105,25 @@ def _document(path: Path, raw: bytes, whole: bool, *, array: bool) -> Head:
 
 
 def _comments(raw: bytes) -> int:
-    """Lines to pass over before a table: comments and blank ones. None where they are the header of a format."""
-    place = 0
-    found = False
-    for place, line in enumerate(raw.split(b"\n")):  # noqa: B007
+    """Lines to pass over before a table: comments and blank ones. None where they are the header of a format.
+
+    A last comment of as many cells as the data right after it is the table's header, as NumPy writes it.
+    """
+    last = -1
+    for place, line in enumerate(lines := raw.split(b"\n")):
         text = line.strip()
-        found |= text.startswith(b"#")
         if b"trace_version" in text:
             return 0
-        if text and not text.startswith(b"#"):
-            break
-    return place if found and text[:1] not in (b"", b"#", b"{", b"[") else 0
+        if text.startswith(b"#"):
+            last = place
+        elif text:
+            if last < 0 or text[:1] in (b"{", b"["):
+                return 0
+            delimiter = _delimiter(text)
+            cells, names = (row.decode("utf-8", "replace").split(delimiter) for row in (text, lines[last]))
+            is_header = len(names) == len(cells) > 1 and any(is_data(cell.strip()) for cell in cells)
+            return last if is_header and last == place - 1 else place
+    return 0
 
 
 def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions, before: int) -> Head:
@@ -124,6 +134,8 @@ def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions, befo
             rows.append(cells_of(line.decode("utf-8", "replace"), delimiter))
         except Drop:
             rows.append([])
+    if rows[0]:
+        rows[0][0] = rows[0][0].lstrip("# ")
     has_header = bool(rows[0]) and not any(map(is_data, rows[0]))
     columns = options.columns or (tuple(rows[0]) if has_header else ())
     return Head(path, Container.CSV, columns, tuple(rows[has_header:]), False, delimiter, has_header, whole, before)

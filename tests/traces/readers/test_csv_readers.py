@@ -354,6 +354,14 @@ def test_comments_before_the_header(tmp_path: Path, quoted: bool) -> None:
     assert (trace.report.read, trace.report.kept) == (2, 1)
 
 
+def test_a_header_behind_a_comment_sign(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("# 2 rows\n# id,arrival,prompt_len,output_len\na,0,10,5\nb,1,11,6\n")
+    rows, report = rows_of(path)
+    assert [(row[0], row[2], row[5]) for row in rows] == [(3, 10, {"id": "a"}), (4, 11, {"id": "b"})]
+    assert report.read == 2
+
+
 def test_lines_that_end_with_cr_alone_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"TIMESTAMP,ContextTokens,GeneratedTokens\r2023-11-16 18:15:46,374,44\r")
