@@ -21,6 +21,8 @@ from traces.rows import NO_TIME, Ints
 from traces.tally import KeyCounts
 
 LATE = 1 << 16
+TOGETHER = 1 << 16
+"""Times that are looked at together."""
 WINDOWS = (1, 10, 60)
 SECOND = 1_000_000_000
 RARE = 0.05
@@ -62,6 +64,9 @@ class Arrivals:
         self._unit = 1
         self._seconds = KeyCounts()
         self._coarse = KeyCounts()
+        self._pending: list[Ints] = []
+        """Times that have not been looked at."""
+        self._waiting = 0
         self._held: Ints = np.zeros(0, np.int64)
         """The latest times, sorted: a late row may still belong between them."""
         self._passed: int | None = None
@@ -73,12 +78,21 @@ class Arrivals:
     @property
     def first_ns(self) -> int | None:
         """The earliest time, as in the file."""
+        self._take()
         return self._least if self.n else None
 
     def add(self, t_ns: Ints) -> None:
         times = t_ns[t_ns != NO_TIME]
-        if not len(times):
+        self._pending.append(times)
+        self._waiting += len(times)
+        if self._waiting >= TOGETHER:
+            self._take()
+
+    def _take(self) -> None:
+        if not self._waiting:
             return
+        times = np.concatenate(self._pending)
+        self._pending, self._waiting = [], 0
         self.n += len(times)
         if self._origin is None:
             self._origin = self._least = self._most = int(times[0])
@@ -106,6 +120,7 @@ class Arrivals:
         self._passed = int(times[-1])
 
     def figures(self) -> ArrivalFigures:
+        self._take()
         if self.n and len(self._held):
             self._pass(self._held)
             self._held = self._held[:0]
@@ -151,12 +166,19 @@ class Arrivals:
                 return None
         origin = self._origin or 0
         first = (self._least - origin) // (unit * SECOND)
-        places = (keys - first) * unit // window
-        inside = (places >= 0) & (places < windows)
+        per_window = window // unit
+        inside = slice(*np.searchsorted(keys, (first, first + windows * per_window)).tolist())
+        keys, rows = keys[inside], rows[inside]
         # Empty windows count too, without an entry each: they add nothing to either sum.
-        full = np.bincount(np.unique(places[inside], return_inverse=True)[1], weights=rows[inside])
-        mean = float(full.sum()) / windows
-        return float((full**2).sum() / windows - mean**2) / mean if mean else None
+        total = squares = at = 0
+        while at < len(keys):  # in parts, each up to the end of a window
+            end = (int(keys[min(at + TOGETHER, len(keys)) - 1]) - first) // per_window
+            upto = int(np.searchsorted(keys, first + (end + 1) * per_window))
+            places = (keys[at:upto] - first) // per_window
+            full = np.add.reduceat(rows[at:upto], np.flatnonzero(np.diff(places, prepend=-1)))
+            total, squares, at = total + int(full.sum()), squares + int((full**2).sum()), upto
+        mean = total / windows
+        return (squares / windows - mean**2) / mean if mean else None
 
 
 class _Gaps:

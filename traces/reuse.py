@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traces.keyset import KeySet
 from traces.rows import Ints
 
-MOST = 1 << 20
-"""Blocks that are remembered, 8 bytes each."""
+MOST = 1 << 19
+"""Blocks that are remembered: more than a whole public Mooncake trace has. Twice as many cost a fifth of the speed."""
 AT_ONCE = 1 << 13
 """Rows whose blocks are worked on together: more would leave the processor's cache, and take much memory."""
+TOGETHER = 1 << 16
+"""Blocks that are looked up together."""
 LENGTH_BITS = np.uint64(20)
 LENGTH = np.uint64((1 << 20) - 1)
 """The low bits of a key tell how many tokens its block covers; 44 bits of hash are left."""
@@ -46,8 +49,10 @@ class ReuseFigures:
 class Reuse:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._levels: list[Keys] = []
-        """Sorted arrays of seen keys, each at least twice as long as the next: merging stays cheap."""
+        self._seen = KeySet()
+        self._waiting: list[Keys] = []
+        """Followed keys that have not been looked up yet."""
+        self._number_waiting = 0
         self._one_in = 1
         self.rows = self.blocks = 0
         self.hit_blocks = self.hit_tokens = 0
@@ -67,65 +72,68 @@ class Reuse:
         total = int(per_row.sum())
         starts = np.cumsum(per_row) - per_row
         """Place of each row's first block."""
-        row_of = np.repeat(np.arange(len(picked)), per_row)
-        covered = self._covered(lens, per_row, prompt_len[picked], starts, row_of)
-        position = np.arange(total) - starts[row_of]
-        keys = _chain(_flat(ids, total), covered, position, starts, row_of)
-        keys = keys[covered > 0]
+        position = np.arange(total) - np.repeat(starts, per_row)
+        covered = self._covered(lens, per_row, prompt_len[picked], starts, position)
+        keys = _chain(_flat(ids, total), covered, position, starts, per_row)
+        if covered.min() <= 0:
+            keys = keys[covered > 0]
         self.rows += len(picked)
         self.blocks += len(keys)
-        self._count(keys)
-        self._thin()
+        followed = keys[self._followed(keys)]
+        self._waiting.append(followed)
+        self._number_waiting += len(followed)
+        if self._number_waiting >= TOGETHER:
+            self._count()
 
-    def _covered(self, lens: list[Sequence[int]], per_row: Ints, prompt_len: Ints, starts: Ints, row_of: Ints) -> Ints:
+    def _covered(
+        self, lens: list[Sequence[int]], per_row: Ints, prompt_len: Ints, starts: Ints, position: Ints
+    ) -> Ints:
         """Prompt tokens under each block."""
         if all(len(given) == 1 for given in lens):
             size = np.array([given[0] for given in lens], np.int64)
             self._sizes.update(np.unique(size).tolist())
-            full = np.repeat(size, per_row)
-        else:
-            self._uneven = True
-            full = np.array(
-                list(
-                    chain.from_iterable(
-                        given if len(given) == count else (given[0],) * count
-                        for given, count in zip(lens, per_row.tolist(), strict=True)
-                    )
-                ),
-                np.int64,
-            )
+            covered = np.repeat(size, per_row)
+            last = prompt_len - size * (per_row - 1)
+            if (last >= 0).all():  # as nearly always: all blocks but the last of a row are full
+                covered[starts + per_row - 1] = np.minimum(last, size)
+                return covered
+            return np.clip(np.repeat(prompt_len, per_row) - position * covered, 0, covered)
+        self._uneven = True
+        full = np.array(
+            list(
+                chain.from_iterable(
+                    given if len(given) == count else (given[0],) * count
+                    for given, count in zip(lens, per_row.tolist(), strict=True)
+                )
+            ),
+            np.int64,
+        )
         before = np.cumsum(full) - full
-        before -= before[starts][row_of]
-        return np.clip(prompt_len[row_of] - before, 0, full)
+        before -= np.repeat(before[starts], per_row)
+        return np.clip(np.repeat(prompt_len, per_row) - before, 0, full)
 
-    def _count(self, keys: Keys) -> None:
-        """keys: of the useful blocks."""
-        followed = np.sort(keys[self._followed(keys)])
-        distinct = followed[np.flatnonzero(np.diff(followed, prepend=~followed[:1]))]
-        seen = np.zeros(len(distinct), np.bool_)
-        for level in self._levels:
-            at = np.minimum(np.searchsorted(level, distinct), len(level) - 1)
-            seen |= level[at] == distinct
-        fresh = distinct[~seen]
+    def _count(self) -> None:
+        """Look up the keys that wait."""
+        if not self._waiting:
+            return
+        followed = np.concatenate(self._waiting)
+        self._waiting, self._number_waiting = [], 0
+        fresh = self._seen.add(followed)
         # Blocks of one key cover equally many tokens, and all but the first of its blocks are hits.
         self.hit_blocks += (len(followed) - len(fresh)) * self._one_in
         self.hit_tokens += (int((followed & LENGTH).sum()) - int((fresh & LENGTH).sum())) * self._one_in
-        if len(fresh):
-            self._levels.append(fresh)
-        while len(self._levels) > 1 and len(self._levels[-2]) < 2 * len(self._levels[-1]):
-            self._levels[-2:] = [np.sort(np.concatenate(self._levels[-2:]))]
+        while len(self._seen) > self._most:
+            self._one_in *= 2
+            keys = self._seen.keys()
+            self._seen = KeySet()
+            self._seen.add(keys[self._followed(keys)])
 
     def _followed(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        chosen: npt.NDArray[np.bool_] = (keys >> LENGTH_BITS) % np.uint64(self._one_in) == 0
+        chosen: npt.NDArray[np.bool_] = (keys >> LENGTH_BITS) & np.uint64(self._one_in - 1) == 0
         return chosen
 
-    def _thin(self) -> None:
-        while sum(map(len, self._levels)) > self._most:
-            self._one_in *= 2
-            kept = (level[self._followed(level)] for level in self._levels)
-            self._levels = [level for level in kept if len(level)]
-
     def figures(self) -> ReuseFigures:
+        self._count()
         sizes = () if self._uneven else tuple(sorted(self._sizes))
         return ReuseFigures(self.rows, self.blocks, sizes, self.hit_blocks, self.hit_tokens, self._one_in)
 
@@ -137,15 +145,17 @@ def _flat(ids: list[Sequence[int]], total: int) -> Keys:
         return np.fromiter((hash(id) & (1 << 64) - 1 for id in chain.from_iterable(ids)), np.uint64, total)
 
 
-def _chain(ids: Keys, covered: Ints, position: Ints, starts: Ints, row_of: Ints) -> Keys:
+def _chain(ids: Keys, covered: Ints, position: Ints, starts: Ints, per_row: Ints) -> Keys:
     """A hash of each block together with all blocks before it in its row, and the tokens it covers."""
+    tokens = covered.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = _mix(ids)
-        mixed = _mix(mixed + position.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-        mixed = _mix(mixed + covered.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03))
+        mixed += position.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed += tokens * np.uint64(0xD1B54A32D192ED03)
+        mixed = _mix(mixed)
         sums = np.cumsum(mixed, dtype=np.uint64)
-        chain_of = _mix(sums - (sums - mixed)[starts][row_of])
-    return chain_of & ~LENGTH | np.minimum(covered.astype(np.uint64), LENGTH)
+        chain_of = _mix(sums - np.repeat((sums - mixed)[starts], per_row))
+    return chain_of & ~LENGTH | np.minimum(tokens, LENGTH)
 
 
 def _mix(x: Keys) -> Keys:

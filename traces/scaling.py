@@ -245,7 +245,7 @@ def _roots(specs: list[RequestSpec]) -> Callable[[str], str]:
                 known[at] = at
             else:
                 at = leader
-        found = known.get(at, min(seen))
+        found = known[at] if at in known else min(seen)
         for passed in path:
             known[passed] = found
         return found

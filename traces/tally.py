@@ -16,8 +16,8 @@ from traces.rows import Ints
 
 DENSE = 1 << 18
 """Lengths below this are counted in one array (2 MiB); longer ones, which are few, in a Counter."""
-PENDING = 1 << 20
-"""Keys that are gathered before they are merged."""
+PENDING = 1 << 18
+"""Lengths or keys that are gathered before they are counted."""
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -34,6 +34,8 @@ class Lengths:
     def __init__(self) -> None:
         self._dense: Ints = np.zeros(1024, np.int64)
         self._long: Counter[int] = Counter()
+        self._pending: list[Ints] = []
+        self._waiting = 0
         self.n = 0
         self.total = 0
 
@@ -43,6 +45,16 @@ class Lengths:
             return
         self.n += len(values)
         self.total += int(values.sum())
+        self._pending.append(values)
+        self._waiting += len(values)
+        if self._waiting >= PENDING:
+            self._count()
+
+    def _count(self) -> None:
+        if not self._pending:
+            return
+        values = np.concatenate(self._pending)
+        self._pending, self._waiting = [], 0
         if int(values.max()) >= DENSE:
             self._long.update(values[values >= DENSE].tolist())
             values = values[values < DENSE]
@@ -52,6 +64,7 @@ class Lengths:
 
     def _table(self) -> tuple[Ints, Ints]:
         """Values in rising order and their counts."""
+        self._count()
         values = np.flatnonzero(self._dense)
         long = sorted(self._long.items())
         counts = [*self._dense[values].tolist(), *(count for _, count in long)]
@@ -104,7 +117,7 @@ class KeyCounts:
     Beyond `most` distinct keys it is `full`, forgets everything and takes no more: what it counted would be wrong.
     """
 
-    def __init__(self, most: int = 1 << 22, dtype: npt.DTypeLike = np.int64) -> None:
+    def __init__(self, most: int = 1 << 21, dtype: npt.DTypeLike = np.int64) -> None:
         self.full = False
         self._most = most
         self._keys: npt.NDArray[Any] = np.zeros(0, dtype)
@@ -125,13 +138,19 @@ class KeyCounts:
             return
         fresh, counts = np.unique(np.concatenate(self._pending), return_counts=True)
         self._pending, self._waiting = [], 0
+        if not len(self._keys) or fresh[0] > self._keys[-1]:  # times mostly rise
+            self._keys, self._counts = np.concatenate((self._keys, fresh)), np.concatenate((self._counts, counts))
+        else:
+            self._add(fresh, counts)
+        if len(self._keys) > self._most:
+            self.full = True
+            self._keys, self._counts = self._keys[:0], self._counts[:0]
+
+    def _add(self, fresh: npt.NDArray[Any], counts: Ints) -> None:
         self._keys, places = np.unique(np.concatenate((self._keys, fresh)), return_inverse=True)
         sums = np.zeros(len(self._keys), np.int64)
         np.add.at(sums, places, np.concatenate((self._counts, counts)))
         self._counts = sums
-        if len(self._keys) > self._most:
-            self.full = True
-            self._keys, self._counts = self._keys[:0], self._counts[:0]
 
     def table(self) -> tuple[npt.NDArray[Any], Ints]:
         """Distinct keys in rising order, and their counts."""

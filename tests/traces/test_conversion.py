@@ -356,3 +356,10 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         check_output(other, inputs=[file])
     check_output(other, force=True, inputs=[file])
     check_output(Path("-"))
+
+
+def test_a_failed_row_does_not_go_into_a_batch() -> None:
+    """`max_tokens` of 0 would be refused by who reads it."""
+    writer = find_writer("openai-batch")()
+    assert writer.write(RequestSpec("a", prompt="x", output_len=0, failed=True)) is None
+    assert list(writer.account.left_out) == ["a request that failed at its source"]

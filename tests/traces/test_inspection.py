@@ -131,6 +131,7 @@ def test_arrivals_against_plain_python(shuffled: int) -> None:
 
 def test_rows_far_out_of_order_leave_no_cv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("traces.arrival_stats.LATE", 4)
+    monkeypatch.setattr("traces.arrival_stats.TOGETHER", 8)
     arrivals = Arrivals()
     arrivals.add(times(1, 3, 2, 4, 5))
     assert arrivals.figures().cv == 0

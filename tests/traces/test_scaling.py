@@ -294,3 +294,14 @@ def test_closing_a_loop_ties_the_turns_of_each_session() -> None:
     assert loop_told(workload) == ["open loop: 3 rows; closed loop: 2 rows in 1 sessions wait for others"]
     assert loop_told(conversation()) == ["open loop: 3 rows; closed loop: 4 rows in 2 sessions wait for others"]
     assert "nothing is closed" in closed_loop(rows(0.0, 1.0))[1][0]
+
+
+def test_a_limit_on_turns_that_stand_before_the_row_they_follow() -> None:
+    """Turns without a time of their own come first in a file's order of arrival, and some are asked for twice."""
+    specs = (
+        RequestSpec("a2", arrival=0.0, prompt_len=10, after="a1"),
+        RequestSpec("a1", arrival=0.0, prompt_len=10, after="a0"),
+        RequestSpec("a0", arrival=1.0, prompt_len=10),
+        RequestSpec("x", arrival=2.0, prompt_len=10),
+    )
+    assert ids(Scaling(limit=3).apply(Workload("w", specs))[0]) == ["a2", "a1", "a0"]

@@ -6,6 +6,8 @@ from __future__ import annotations
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.table import Table
 
+_NEEDED = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+
 
 class Azure(Reader):
     name = "azure"
@@ -14,9 +16,11 @@ class Azure(Reader):
     containers = (Container.CSV,)
 
     def sniff(self, head: Head) -> int:
-        return SURE if {"TIMESTAMP", "ContextTokens", "GeneratedTokens"} <= set(head.columns) else NO
+        return SURE if len(head.spelled(_NEEDED)) == len(_NEEDED) else NO
 
     def table(self, head: Head, context: Context) -> Table:
-        if "NumImages" in head.columns:
+        images = head.spelled(("NumImages",))
+        if images:
             context.note("NumImages is not used: the tokens of images are part of ContextTokens")
-        return Table("ContextTokens", "GeneratedTokens", "TIMESTAMP", "date", known=("NumImages",))
+        time, prompt, output = (head.column(name) or name for name in _NEEDED)
+        return Table(prompt, output, time, "date", known=images)

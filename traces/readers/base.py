@@ -50,11 +50,28 @@ class Head:
     """CSV: `columns` come from the first line, which is not data; else from the options, or there are none."""
     whole: bool = False
     """The file is not longer than this."""
+    before: int = 0
+    """CSV: lines of comments (and blank ones) before the first line that counts."""
 
     @property
     def first(self) -> Mapping[str, Any]:
         """The first JSON object; empty when there is none."""
         return next((record for record in self.records if isinstance(record, dict)), {})
+
+    def column(self, name: str) -> str | None:
+        """CSV: the column of this name as the file spells it: exactly so, else in other case, or _ for a space."""
+        if name in self.columns:
+            return name
+        plain = _plain(name)
+        return next((column for column in self.columns if _plain(column) == plain), None)
+
+    def spelled(self, names: Iterable[str]) -> tuple[str, ...]:
+        """CSV: those of the columns that are there, as the file spells them."""
+        return tuple(filter(None, map(self.column, names)))
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace(" ", "_")
 
 
 class Context(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.table import Table
 
+_NEEDED = ("Timestamp", "Request tokens", "Response tokens")
 _KNOWN = ("Model", "Total tokens", "Log Type", "Elapsed time")
 
 
@@ -19,8 +20,12 @@ class BurstGpt(Reader):
     containers = (Container.CSV,)
 
     def sniff(self, head: Head) -> int:
-        return SURE if {"Timestamp", "Request tokens", "Response tokens"} <= set(head.columns) else NO
+        if len(head.spelled(_NEEDED)) < len(_NEEDED):
+            return NO
+        # In another spelling these are names that any file may have.
+        return SURE if set(_NEEDED) <= set(head.columns) or head.column("Log Type") else NO
 
     def table(self, head: Head, context: Context) -> Table:
-        texts = (("Session ID", "session"),) if "Session ID" in head.columns else ()
-        return Table("Request tokens", "Response tokens", "Timestamp", "s", texts, _KNOWN)
+        texts = tuple((column, "session") for column in head.spelled(("Session ID",)))
+        time, prompt, output = (head.column(name) or name for name in _NEEDED)
+        return Table(prompt, output, time, "s", texts, head.spelled(_KNOWN))

@@ -32,13 +32,18 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
     Raises WorkbenchError when it is empty or no text.
     """
     raw, whole = read_head(path, HEAD)
-    lines = [line.strip() for line in raw.split(b"\n")]
+    before = _comments(raw)
+    lines = [line.strip() for line in raw.split(b"\n")[before:]]
     if not whole and len(lines) > 1:
         lines.pop()  # its end may be missing
     lines = [line for line in lines if line]
     if not lines:
         raise WorkbenchError(f"{path} is empty: it holds no requests")
+    if whole and b"".join(raw.split()) == b"[]":
+        raise WorkbenchError(f"{path} is an empty JSON array: it holds no requests")
     first = lines[0][:1]
+    if len(lines) == 1 and b"\r" in lines[0] and first not in (b"[", b"{"):
+        raise WorkbenchError(f"{path} ends its lines with CR alone; make them LF (tr '\\r' '\\n')")
     if first == b"[" and not whole and len(lines) == 1:
         return [_document(path, raw, whole, array=True)]
     values = [_value(line) for line in lines[:RECORDS]]
@@ -56,8 +61,11 @@ def read_heads(path: Path, options: ReadOptions) -> list[Head]:
             heads.append(Head(path, Container.JSON, records=_known(values), whole=whole))
         return heads
     if all(value is not _NONE for value in values):  # numbers or texts, one a line
-        return [Head(path, Container.JSONL, records=tuple(values), whole=whole), _csv(path, lines, whole, options)]
-    return [_csv(path, lines, whole, options)]
+        return [
+            Head(path, Container.JSONL, records=tuple(values), whole=whole),
+            _csv(path, lines, whole, options, before),
+        ]
+    return [_csv(path, lines, whole, options, before)]
 
 
 def cells_of(line: str, delimiter: str) -> list[str]:
@@ -96,7 +104,29 @@ def _document(path: Path, raw: bytes, whole: bool, *, array: bool) -> Head:
     return Head(path, Container.JSON, records=_known(values), is_array=array, whole=whole)
 
 
-def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions) -> Head:
+def _comments(raw: bytes) -> int:
+    """Lines to pass over before a table: comments and blank ones. None where they are the header of a format.
+
+    A last comment of as many cells as the data right after it is the table's header, as NumPy writes it.
+    """
+    last = -1
+    for place, line in enumerate(lines := raw.split(b"\n")):
+        text = line.strip()
+        if b"trace_version" in text:
+            return 0
+        if text.startswith(b"#"):
+            last = place
+        elif text:
+            if last < 0 or text[:1] in (b"{", b"["):
+                return 0
+            delimiter = _delimiter(text)
+            cells, names = (row.decode("utf-8", "replace").split(delimiter) for row in (text, lines[last]))
+            is_header = len(names) == len(cells) > 1 and any(is_data(cell.strip()) for cell in cells)
+            return last if is_header and last == place - 1 else place
+    return 0
+
+
+def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions, before: int) -> Head:
     rows = []
     delimiter = _delimiter(lines[0])
     for line in lines[: RECORDS + 1]:
@@ -104,9 +134,11 @@ def _csv(path: Path, lines: list[bytes], whole: bool, options: ReadOptions) -> H
             rows.append(cells_of(line.decode("utf-8", "replace"), delimiter))
         except Drop:
             rows.append([])
+    if rows[0]:
+        rows[0][0] = rows[0][0].lstrip("# ")
     has_header = bool(rows[0]) and not any(map(is_data, rows[0]))
     columns = options.columns or (tuple(rows[0]) if has_header else ())
-    return Head(path, Container.CSV, columns, tuple(rows[has_header:]), False, delimiter, has_header, whole)
+    return Head(path, Container.CSV, columns, tuple(rows[has_header:]), False, delimiter, has_header, whole, before)
 
 
 def _delimiter(line: bytes) -> str:

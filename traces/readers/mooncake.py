@@ -30,6 +30,8 @@ class Mooncake(Reader):
 
     def sniff(self, head: Head) -> int:
         first = head.first
+        if first.keys() == FIELDS - {"hash_ids"}:
+            return SURE - 20
         if not first.keys() >= FIELDS or first.keys() & OTHERS or not isinstance(first["hash_ids"], list):
             return NO
         return SURE if fits(head.records, BLOCK) else SURE - 10

@@ -18,6 +18,10 @@ from traces.rows import Drop, Row
 PROMPTS = ("input_length", "text_input", "messages", "payload")
 MARKS = {"session_id", "delay", "priority", "text_input", "payload"}
 IGNORED = ("tools", "extra")
+ALIASES = {
+    "input_tokens": "input_length", "output_tokens": "output_length", "created_time": "timestamp", "delay_ms": "delay",
+}  # fmt: skip
+"""Names that Dynamo takes, too."""
 
 
 class MooncakePlus(Reader):
@@ -28,7 +32,7 @@ class MooncakePlus(Reader):
     block = 512
 
     def sniff(self, head: Head) -> int:
-        rows = [record for record in head.records if isinstance(record, dict)]
+        rows = [_named(record) for record in head.records if isinstance(record, dict)]
         names = {name for row in rows for name in row}
         if names & {"arrival", "prompt_len", "output_len"}:
             return NO  # the workbench's own rows have sessions and messages too
@@ -44,7 +48,7 @@ class MooncakePlus(Reader):
         return MAYBE if "hash_ids" in names else SURE - 30
 
     def parse(self, record: Any, context: Context) -> Row:
-        record = fields(record)
+        record = _named(fields(record))
         forms = [form for form in PROMPTS if record.get(form) is not None]
         if len(forms) != 1:
             raise Drop("not exactly one prompt form", " and ".join(forms) or f"none of {', '.join(PROMPTS)}")
@@ -103,6 +107,13 @@ class MooncakePlus(Reader):
         elif turn > 1 and not last and delay is not None:
             row.more |= {"after": f"{session}/{turn - 1}", "delay": pause}
         sessions[session] = (f"{session}/{turn}", turn)
+
+
+def _named(record: dict[str, Any]) -> dict[str, Any]:
+    """With the names of this format, where the row has marks of Dynamo's: these words alone are anybody's."""
+    if not record.keys() & {"created_time", "delay_ms", "hash_ids"} or not record.keys() & ALIASES.keys():
+        return record
+    return {ALIASES.get(name, name) if ALIASES.get(name) not in record else name: record[name] for name in record}
 
 
 class AgentBlocks(MooncakePlus):

@@ -50,6 +50,8 @@ class OpenAIChat(Reader):
 
     def sniff(self, head: Head) -> int:
         first = head.first
+        if "messages" not in first and first.get("model") and isinstance(first.get("prompt"), str | list):
+            return LIKELY if not first.keys() & {"custom_id", "timestamp", "delay", "session_id"} else NO
         if not isinstance(first.get("messages"), list) or first.keys() & {
             "custom_id",
             "timestamp",

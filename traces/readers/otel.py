@@ -25,6 +25,7 @@ from traces.readers.otel_spans import (
     answer,
     is_call,
     prompt,
+    span_id,
     spans,
 )
 from traces.readers.sharegpt import ABOUT_LENGTH
@@ -45,7 +46,7 @@ class OTel(Reader):
             return SURE
         if isinstance(first.get("spans"), list) and given(first, "trace_id", "traceId") is not None:
             return SURE
-        return SURE if "attributes" in first and given(first, "span_id", "spanId") is not None else NO
+        return SURE if "attributes" in first and span_id(first) is not None else NO
 
     def parse(self, record: Any, context: Context) -> Iterator[Row | Drop]:
         every = list(spans(fields(record)))

@@ -56,10 +56,15 @@ def spans(record: Mapping[str, Any]) -> Iterator[Span]:
     elif isinstance(record.get("spans"), list):
         for span in record["spans"]:
             yield _span(span, {}, str(given(record, "trace_id", "traceId") or ""))
-    elif "attributes" in record and given(record, "span_id", "spanId"):
+    elif "attributes" in record and span_id(record):
         yield _span(record, {}, "")
     else:
         raise Drop("no spans")
+
+
+def span_id(span: Mapping[str, Any]) -> Any:
+    """Python's SDK writes both ids into a `context`."""
+    return given(span, "spanId", "span_id") or given(_object(span.get("context")), "span_id", "spanId")
 
 
 def _span(span: Any, about: dict[str, Any], trace: str) -> Span:
@@ -68,6 +73,7 @@ def _span(span: Any, about: dict[str, Any], trace: str) -> Span:
     attributes = {
         **about,
         **_attributes(given(span, "resource_attributes", "resourceAttributes")),
+        **_attributes(_object(span.get("resource")).get("attributes")),
         **_attributes(span.get("attributes")),
     }
     for event in _objects(span.get("events")):  # where older instrumentation puts texts
@@ -77,10 +83,11 @@ def _span(span: Any, about: dict[str, Any], trace: str) -> Span:
     start, end = (
         given(span, f"{when}_time", f"{when}TimeUnixNano", f"{when}_time_unix_nano") for when in ("start", "end")
     )
-    code = str(_object(span.get("status")).get("code"))
+    code = str(given(_object(span.get("status")), "code", "status_code"))
+    trace = str(given(_object(span.get("context")), "trace_id", "traceId") or trace)
     return Span(
         str(given(span, "traceId", "trace_id") or trace),
-        str(given(span, "spanId", "span_id") or ""),
+        str(span_id(span) or ""),
         start,
         end,
         attributes,

@@ -56,6 +56,7 @@ def json_elements(path: Path, array: bool, note: Callable[[str], None]) -> Recor
 def csv_records(head: Head, *, skip: int = 0) -> Records:
     """Mappings of column to text. `skip`: lines before the header."""
     header = head.has_header
+    skip = max(skip, head.before)
     for line, raw in read_lines(head.path):
         if line <= skip or not raw or raw.isspace():
             continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.table import Table
 
+_NEEDED = ("arrival_timestamp", "prompt_size", "token_size")
+
 
 class SplitwiseSim(Reader):
     name = "splitwise-sim"
@@ -13,15 +15,17 @@ class SplitwiseSim(Reader):
     containers = (Container.CSV,)
 
     def sniff(self, head: Head) -> int:
-        return SURE if {"arrival_timestamp", "prompt_size", "token_size"} <= set(head.columns) else NO
+        return SURE if len(head.spelled(_NEEDED)) == len(_NEEDED) else NO
 
     def table(self, head: Head, context: Context) -> Table:
+        time, prompt, output = (head.column(name) or name for name in _NEEDED)
+        kind = head.column("request_type")
         return Table(
-            "prompt_size",
-            "token_size",
-            "arrival_timestamp",
+            prompt,
+            output,
+            time,
             "s",
-            (("request_id", "id"),) if "request_id" in head.columns else (),
-            ("application_id", "batch_size"),
-            ("request_type", "2") if "request_type" in head.columns else None,
+            tuple((column, "id") for column in head.spelled(("request_id",))),
+            head.spelled(("application_id", "batch_size")),
+            (kind, "2") if kind else None,
         )

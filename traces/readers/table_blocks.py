@@ -25,9 +25,9 @@ def table_blocks(head: Head, table: Table, counting: Counting) -> Iterator[Chunk
     header = head.has_header
     for number, block in read_blocks(head.path):
         lines = Lines(block, head.delimiter, len(head.columns))
-        skip = -1
+        skip = min(head.before - number, len(lines) - 1)
         if header:
-            skip = next((at for at in range(len(lines)) if lines.line(at).strip()), -1)
+            skip = next((at for at in range(max(skip + 1, 0), len(lines)) if lines.line(at).strip()), -1)
             if header := skip < 0:
                 continue
         yield from rows.of(lines, number, skip)
@@ -44,7 +44,7 @@ class _Rows:
         """The rows of one block. `number`: of its first line. `skip`: the last line that is no data (the header), -1
         for none."""
         table, failed_rows = self._table, self._counting.options.failed
-        lines.clean[: skip + 1] = False
+        lines.clean[: max(skip + 1, 0)] = False
         at = np.flatnonzero(lines.clean)
         prompt, good = to_lengths(lines.bytes, *self._cells(lines, at, table.prompt))
         output, right = to_lengths(lines.bytes, *self._cells(lines, at, table.output))
@@ -66,7 +66,7 @@ class _Rows:
             good &= ~failed
         at, prompt, output, times, failed = at[good], prompt[good], output[good], times[good], failed[good]
         odd = np.ones(len(lines), np.bool_)
-        odd[: skip + 1] = False
+        odd[: max(skip + 1, 0)] = False
         odd[at] = False
         self._counting.keep(len(at), int(failed.sum()))
         more = self._texts(lines, at)

@@ -80,7 +80,8 @@ class Trace:
         said = self._table.unit if self._table is not None and self._table.time else self.reader.unit
         if self._context.dated:
             return "date"
-        return self._context.number_unit(said) if said and said != "date" else said
+        numbers = said and (said != "date" or (self._table is not None and self.report.kept))
+        return self._context.number_unit(said) if numbers else said
 
     @property
     def problems(self) -> list[str]:

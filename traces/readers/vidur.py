@@ -8,6 +8,7 @@ from __future__ import annotations
 from traces.readers.base import NO, SURE, Container, Context, Head, Reader
 from traces.readers.table import Table
 
+_LENGTHS = ("num_prefill_tokens", "num_decode_tokens")
 _TIMES = ("arrived_at", "arrival_time")
 _KNOWN = ("num_total_tokens", "pd_ratio", "arrived_at", "arrival_time")
 
@@ -19,8 +20,8 @@ class Vidur(Reader):
     containers = (Container.CSV,)
 
     def sniff(self, head: Head) -> int:
-        return SURE if {"num_prefill_tokens", "num_decode_tokens"} <= set(head.columns) else NO
+        return SURE if len(head.spelled(_LENGTHS)) == len(_LENGTHS) else NO
 
     def table(self, head: Head, context: Context) -> Table:
-        time = next((name for name in _TIMES if name in head.columns), "")
-        return Table("num_prefill_tokens", "num_decode_tokens", time, "s", known=_KNOWN)
+        prompt, output = (head.column(name) or name for name in _LENGTHS)
+        return Table(prompt, output, next(iter(head.spelled(_TIMES)), ""), "s", known=head.spelled(_KNOWN))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import WorkbenchError
+from traces.readers.native import MOST_RANDOM
 from traces.synthetic.agent import AT_ONCE, agent
 from traces.synthetic.arrivals import TICKS
 from traces.synthetic.chat import batch, chat, longdoc
@@ -117,6 +118,11 @@ def generate(
         raise WorkbenchError(f"preset {name!r} is a file of broken rows, not a workload; write it to a file")
     plan = _plan(preset, n, seed, rate, duration, len_scale, max_len, slo_scale, variant)
     specs = finish(preset.make(plan), plan)
+    if (longest := max((spec.prompt_len or 0 for spec in specs), default=0)) > MOST_RANDOM:
+        raise WorkbenchError(
+            f"len_scale: {len_scale:g} makes a prompt of {longest:,} tokens, allowed: up to {MOST_RANDOM:,}; "
+            "max_len cuts them"
+        )
     return Workload(name, specs, notes=(_note(preset, plan, rate is None and not (n and duration)),))
 
 

@@ -25,6 +25,8 @@ class OpenAiBatchWriter(Writer):
     has_id = True
 
     def row(self, spec: RequestSpec) -> str:
+        if spec.failed:
+            raise Unwritable("a request that failed at its source")
         body: dict[str, Any] = {"model": MODEL}
         url = "/v1/completions"
         if spec.messages is not None:

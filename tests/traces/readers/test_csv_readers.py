@@ -306,7 +306,7 @@ def test_formats_are_chosen_by_name_when_asked(tmp_path: Path) -> None:
     assert "--format mooncake reads JSON lines or JSON; this file is CSV with the columns TIMESTAMP" in refusal(
         path, format="mooncake"
     )
-    assert "burstgpt needs the column 'Timestamp'" in refusal(path, format="burstgpt")
+    assert "burstgpt needs the column 'Request tokens'" in refusal(path, format="burstgpt")
     with pytest.raises(WorkbenchError, match="--failed: 'no' is none of keep, drop, min1"):
         open_trace(path, ReadOptions(failed="no"))
     with pytest.raises(WorkbenchError, match="--short-ids"):
@@ -317,3 +317,75 @@ def test_packed_csv(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(gzip.compress((DATA / "azure2023_conv_2000.csv").read_bytes()))
     assert len(rows_of(path)[0]) == 2000
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "format"),
+    [
+        ("timestamp,contexttokens,generatedtokens", "2023-11-16 18:15:46.6805900,374,44", "azure"),
+        ("GENERATEDTOKENS,TIMESTAMP,CONTEXTTOKENS", "44,2023-11-16T18:15:46Z,374", "azure"),
+        (
+            "timestamp,model,request_tokens,response_tokens,total_tokens,log_type",
+            "5,GPT-4,374,44,418,API log",
+            "burstgpt",
+        ),
+        ("Arrived_At,Num_Prefill_Tokens,Num_Decode_Tokens", "0.5,374,44", "vidur"),
+        ("ARRIVAL_TIMESTAMP,PROMPT_SIZE,TOKEN_SIZE", "0.5,374,44", "splitwise-sim"),
+        ("Req_Time,Client,Prompt_Len,Output_Len", "0.5,a,374,44", "vtc"),
+    ],
+)
+def test_columns_in_another_case(tmp_path: Path, header: str, row: str, format: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n{row}\n")
+    trace = open_trace(path)
+    (chunk,) = trace.chunks()
+    assert trace.format == format and not trace.report.notes
+    assert (chunk.prompt_len.tolist(), chunk.output_len.tolist()) == ([374], [44])
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_comments_before_the_header(tmp_path: Path, quoted: bool) -> None:
+    path = tmp_path / "a.csv"
+    row = '"2023-11-16 18:15:46",374,44' if quoted else "2023-11-16 18:15:46,374,44"
+    path.write_text(f"# a trace, of a day\n\n# 2023\nTIMESTAMP,ContextTokens,GeneratedTokens\n{row}\n# end, of, it\n")
+    trace = open_trace(path)
+    (chunk,) = trace.chunks()
+    assert chunk.line.tolist() == [5] and chunk.prompt_len.tolist() == [374]
+    assert (trace.report.read, trace.report.kept) == (2, 1)
+
+
+def test_a_header_behind_a_comment_sign(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("# 2 rows\n# id,arrival,prompt_len,output_len\na,0,10,5\nb,1,11,6\n")
+    rows, report = rows_of(path)
+    assert [(row[0], row[2], row[5]) for row in rows] == [(3, 10, {"id": "a"}), (4, 11, {"id": "b"})]
+    assert report.read == 2
+
+
+def test_lines_that_end_with_cr_alone_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"TIMESTAMP,ContextTokens,GeneratedTokens\r2023-11-16 18:15:46,374,44\r")
+    assert "ends its lines with CR alone" in refusal(path)
+
+
+def test_numbers_in_place_of_azure_dates_are_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0.5,374,44\n1.5,374,44\n")
+    trace = open_trace(path)
+    (chunk,) = trace.chunks()
+    assert trace.unit == "s" and chunk.t_ns.tolist() == [500_000_000, 1_500_000_000]
+
+
+def test_a_table_of_our_own_is_read_with_all_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "id,arrival,prompt_len,output_len,client,priority,session,turn,after,delay,deadline\n"
+        "a,0,10,5,,-1,s,0,,,2.5\nb,1,10,5,c,,s,1,a,0.25,\nc,2,10,5,,x,,,,,\n"
+    )
+    trace = open_trace(path)
+    (chunk,) = trace.chunks()
+    assert chunk.more == [
+        {"id": "a", "session": "s", "priority": -1, "turn": 0, "deadline": 2.5},
+        {"id": "b", "client": "c", "session": "s", "turn": 1, "after": "a", "delay": 0.25},
+    ]
+    assert dict(trace.report.dropped) == {"bad priority": 1}

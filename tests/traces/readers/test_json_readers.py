@@ -519,3 +519,39 @@ def test_packed_files_are_read_as_they_are(tmp_path: Path) -> None:
     packed = tmp_path / "a.jsonl"
     packed.write_bytes(gzip.compress((DATA / "mooncake_conversation_40.jsonl").read_bytes()))
     assert len(read_workload(packed).specs) == 40
+
+
+def test_dynamo_has_other_names_for_mooncake(tmp_path: Path) -> None:
+    rows = [
+        {"session_id": "s", "created_time": 1000.0, "input_tokens": 600, "output_tokens": 5, "hash_ids": [1, 2]},
+        {"session_id": "s", "delay_ms": 250, "input_tokens": 100, "output_tokens": 6},
+    ]
+    first, second = specs(tmp_path / "a.jsonl", *rows)
+    assert (first.prompt_len, first.output_len, first.prefix_ids) == (600, 5, (1, 2))
+    assert (second.prompt_len, second.output_len, second.after, second.delay) == (100, 6, first.id, 0.25)
+
+
+def test_mooncake_without_ids(tmp_path: Path) -> None:
+    workload = load(tmp_path / "a.jsonl", {"timestamp": 0, "input_length": 600, "output_length": 5})
+    assert workload.origin is not None and workload.origin.format == "mooncake"
+
+
+def test_completion_bodies_are_read_as_bodies(tmp_path: Path) -> None:
+    (row,) = specs(tmp_path / "a.jsonl", {"model": "m", "prompt": "hello", "max_tokens": 5})
+    assert (row.prompt, row.max_tokens) == ("hello", 5)
+
+
+def test_spans_as_the_python_sdk_prints_them(tmp_path: Path) -> None:
+    span = {
+        "name": "llm_request",
+        "context": {"trace_id": "0xaa", "span_id": "0x1", "trace_state": "[]"},
+        "start_time": "2024-05-10T00:00:00.000000Z",
+        "end_time": "2024-05-10T00:00:01.000000Z",
+        "status": {"status_code": "ERROR"},
+        "attributes": {"gen_ai.usage.prompt_tokens": 12, "gen_ai.usage.completion_tokens": 3},
+        "resource": {"attributes": {"service.name": "vllm"}},
+    }
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(span, indent=4) + "\n" + json.dumps(span | {"status": {}}, indent=4))
+    failed, good = read_workload(path).specs
+    assert failed.failed and not good.failed and (good.prompt_len, good.output_len) == (12, 3)

@@ -226,7 +226,7 @@ def test_kind_20_containers_are_found_by_content(tmp_path: Path, name: str, text
         ("\n \n", "is empty"),
         ("\ufeff", "is empty"),
         (VIDUR + "\n", "holds no requests"),
-        ("[]", "a JSON array without any field"),
+        ("[]", "is an empty JSON array: it holds no requests"),
         ("{}", "JSON lines without any field"),
         ("hello world\n", "text that is neither CSV nor JSON"),
         ("a,b\n1,2\n", "is CSV with the columns a, b: no format that is read here. Read are: azure, burstgpt"),

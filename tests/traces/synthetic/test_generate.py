@@ -177,3 +177,9 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="leave out n, rate"):
         write_preset("dirty", tmp_path / "x.jsonl", n=5, rate=2.0, seed=1)
     assert not list(tmp_path.iterdir())
+
+
+def test_prompts_beyond_what_can_be_read_are_refused() -> None:
+    with pytest.raises(WorkbenchError, match=r"len_scale: 1e\+09 makes a prompt of"):
+        generate("chat", n=5, len_scale=1e9)
+    assert generate("chat", n=5, len_scale=1e9, max_len=100).specs
