@@ -216,6 +216,8 @@ def run_headless(
     if recorder is not None and recorder.fault is not None:
         error(f"--record: {recorder.fault}; the summary is complete")
         return UNWRITTEN
+    if recorder is not None:
+        say(f"recorded into {recorder.path}; workbench replay plays it")
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")
     return interrupt.exit_code
