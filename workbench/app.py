@@ -50,6 +50,8 @@ class Options:
     """Most iterations a second from the start; None leaves the engine's own."""
     speed: float = 1.0
     """Of a recording: 1 is as it was."""
+    every_colour: bool = False
+    """Whatever the terminal can show: for pictures."""
 
 
 class WorkbenchApp(App[None]):
@@ -162,7 +164,7 @@ class WorkbenchApp(App[None]):
     def _apply_mode(self) -> None:
         if self.colourless or self.mode is Mode.MONO:
             self.theme = "workbench-mono"
-        elif self.console.color_system == "standard":
+        elif self.console.color_system == "standard" and not self.options.every_colour:
             self.theme = "workbench-16"
         elif self.theme in ("workbench-mono", "textual-dark"):
             self.theme = "workbench-dark"

@@ -16,6 +16,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from engine.clock import VirtualClock
 from engine.errors import WorkbenchError
 from traces.errors import RecordingError
 from traces.metrics import Metrics, RequestRow
+from traces.places import beside, is_direct, open_direct
 from workbench.log import write_fault
 from workbench.model.progress import Progress, clock_text
 from workbench.say import StatusLine, error, say
@@ -80,10 +82,11 @@ class OutFile:
         try:
             if path.is_dir():
                 raise WorkbenchError(f"--out: {path} is a folder; give a file")
-            if path.exists() and not path.is_file():  # a pipe or a device: written directly
-                self._file: IO[str] = path.open("w", encoding="utf-8")
+            if is_direct(path):
+                self._file: IO[str] = TextIOWrapper(open_direct(path), encoding="utf-8")
             else:
-                self._part = path.with_name(f".{path.name}.part")
+                self._place = beside(path)
+                self._part = self._place.with_name(f".{self._place.name}.part")
                 self._file = self._part.open("w", encoding="utf-8")
         except OSError as problem:
             raise WorkbenchError(f"--out: {path} cannot be written: {problem.strerror}") from None
@@ -98,7 +101,7 @@ class OutFile:
         self._file.flush()
         if self._part is not None:
             os.fsync(self._file.fileno())
-            os.replace(self._part, self.path)
+            os.replace(self._part, self._place)
             self._part = None
 
     def close(self) -> None:
@@ -213,6 +216,8 @@ def run_headless(
     if recorder is not None and recorder.fault is not None:
         error(f"--record: {recorder.fault}; the summary is complete")
         return UNWRITTEN
+    if recorder is not None:
+        say(f"recorded into {recorder.path}; workbench replay plays it")
     if interrupt.signum is not None:
         say(f"interrupted: {summary['requests']['unfinished']} requests were not finished")
     return interrupt.exit_code

@@ -62,6 +62,8 @@ def _sum_up(path: Path, showing: Showing) -> int:
         recording = Recording.open(path, line.progress)
         for note in recording.notes:
             say(f"note: {note}")
+        if recording.header.clock == "virtual":
+            say("note: virtual clock: times are made of iterations and tokens, not measured")
         if recording.header.first_seq:
             raise WorkbenchError(f"{path} was begun in the middle of a run: it can be played, not summed up")
         metrics = Metrics(recording.info, slo=showing.slo)

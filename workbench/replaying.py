@@ -65,12 +65,17 @@ def prepare(replay: Replay) -> tuple[Workload, list[str]]:
     return workload, [*account, *told, *changes, *loop_told(workload), *_sent(workload, failed)]
 
 
+BEGINNING = f'{{"k":"hdr","fmt":"{RECORDING}"'.encode()
+
+
 def is_recording(path: Path) -> bool:
     """Whether the file is a recording of a run, by its first line; packed ones too. What cannot be read is none."""
     from traces.readers.files import read_head
 
     try:
         head, _ = read_head(path, HEAD)
+        if head.startswith(BEGINNING) and b"\n" not in head:
+            return True  # cut in its first line: to be told of a recording, not of a JSON document
         first = json.loads(head.partition(b"\n")[0])
     except (WorkbenchError, ValueError):
         return False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from engine.loop import THREAD_NAME as ENGINE_THREAD
 from workbench.log import log_path
 from workbench.model.session import Session
-from workbench.say import error
+from workbench.say import error, say
 from workbench.terminal import screen_terminal
 
 Progress = Callable[[str, int, int], None]
@@ -29,10 +29,12 @@ def run_screen(
     An error of loading is raised here, once the terminal is back: under the app nobody would see it.
     """
     failed: list[BaseException] = []
+    built: list[Session] = []
 
     def load(progress: Progress) -> Session:
         try:
-            return build(progress)
+            built.append(build(progress))
+            return built[0]
         except BaseException as problem:
             failed.append(problem)
             raise
@@ -53,6 +55,9 @@ def run_screen(
         raise failed[0]
     if code:
         error(f"ended with a fault; what is known about it is in {log_path()}")
+    recorder = built[0].recorder if built else None
+    if recorder is not None and recorder.fault is None:
+        say(f"recorded into {recorder.path}; workbench replay plays it")
     if any(thread.name == ENGINE_THREAD and thread.is_alive() for thread in threading.enumerate()):
         # Still inside an operation that cannot be interrupted: an orderly end of the interpreter would abort there.
         sys.stdout.flush()

@@ -78,7 +78,7 @@ def shoot(
 
 
 async def _shoot(session: Session, step: int | None, size: tuple[int, int], glyphs: Mode) -> str:
-    app = WorkbenchApp(lambda progress: session, Options(fps=0, glyphs=glyphs))
+    app = WorkbenchApp(lambda progress: session, Options(fps=0, glyphs=glyphs, every_colour=True))
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
         until = time.monotonic() + READY_SECONDS

@@ -116,6 +116,28 @@ async def test_a_recording_opens_at_its_start_and_steps_both_ways():
         assert "step 121 of 257" in here.text()
 
 
+async def test_the_cursor_stays_in_the_picture():
+    async with played((200, 50)) as here:
+        await here.press("x", "x", "x")
+        for keys, size in (("", (80, 24)), ("", (240, 60)), ("x" * 3, (120, 40)), ("x", (80, 24)), ("x", (200, 50))):
+            await here.press("t", *"30", "enter", *keys)
+            await here.pilot.resize_terminal(*size)
+            here.live.tick()
+            await here.pilot.pause()
+            scene = here.live.scene
+            span = here.live.timeline.columns() * scene.per_column
+            assert scene.fixed_right - span < scene.cursor == 30 <= scene.fixed_right, (keys, size)
+
+
+async def test_what_is_counted_is_told():
+    async with played() as here:
+        await here.press("end")
+        first, last = here.live.history.counted
+        assert f"{first}..{last}" in here.text() and last == STEPS
+        await here.press("home", "space")
+        assert "space Stop" in here.text()
+
+
 async def test_what_would_change_an_engine_is_refused():
     async with played() as here:
         for key in ("i", "a", "I", "u"):

@@ -247,3 +247,11 @@ def test_a_recording_is_known_by_its_first_line(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         assert is_recording(tmp_path / name) is recording
     assert not is_recording(tmp_path) and not is_recording(tmp_path / "none")
+
+
+def test_a_recording_cut_in_its_first_line_is_told_as_one(tmp_path: Path) -> None:
+    from workbench.replaying import is_recording
+
+    cut = tmp_path / "cut.wbrec.jsonl"
+    cut.write_bytes(b'{"k":"hdr","fmt":"workbench.recording","v":1,"kno')
+    assert is_recording(cut)

@@ -17,7 +17,7 @@ from tests.traces.exports.runs import random_run
 from tests.workbench.driving import SMALL, WIDE, live_screen
 from traces.recording import Header, Recorder, Recording
 from workbench.app import Options, WorkbenchApp
-from workbench.glyphs import Mode
+from workbench.glyphs import GROUND, Mode
 from workbench.playing import session_of
 from workbench.shots import read_size, write_shot
 
@@ -110,3 +110,10 @@ def test_sizes_that_are_none(text: str) -> None:
 
 def test_sizes() -> None:
     assert read_size("120x40") == (120, 40) and read_size(" 40X12 ") == (40, 12)
+
+
+def test_colours_are_not_those_of_the_terminal(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLORTERM", raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert GROUND.lower() in shot(recording, None, WIDE).lower()

@@ -275,6 +275,13 @@ def test_generate(env: dict[str, str], tmp_path: Path) -> None:
     dirty = tmp_path / "dirty"
     done = trace(env, "generate", "dirty", "-o", dirty)
     assert done.returncode == 0 and str(dirty) in done.stderr
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = trace(env, "generate", "dirty", "-o", folder)
+    assert done.returncode == 0
+    assert sorted(file.name for file in folder.iterdir()) == ["dirty.csv", "dirty.jsonl", "headless.csv"]
+    assert "--force" in refusal(trace(env, "generate", "dirty", "-o", folder))
+    assert trace(env, "generate", "dirty", "-o", folder, "--force").returncode == 0
 
 
 def test_help_fits_a_small_terminal(env: dict[str, str]) -> None:

@@ -32,7 +32,8 @@ class ExportKind(NamedTuple):
 
 
 def _report(asked: Asked) -> Job:
-    return report_job(asked.out, title=Path(asked.recording.name).name, slo=asked.slo)
+    recording = asked.recording
+    return report_job(asked.out, title=Path(recording.name).name, slo=asked.slo, clock=recording.header.clock)
 
 
 def _spans(asked: Asked) -> Job:

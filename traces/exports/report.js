@@ -29,7 +29,7 @@
       await Plotly.newPlot(place, figure.data, figure.layout, {
         displaylogo: false,
         responsive: true,
-        modeBarButtonsToRemove: ["select2d", "lasso2d"],
+        modeBarButtons: [["toImage", "resetScale2d"]], // more would lie over the legend; dragging zooms
       });
       await Plotly.relayout(place, colours(figure.layout));
     }

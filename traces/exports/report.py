@@ -57,8 +57,10 @@ def write_report(
     run_exports(info, iterations, [report_job(out, title=title, requests=requests, slo=slo)], force=force)
 
 
-def report_job(out: Out, *, title: str = "", requests: int = REQUESTS, slo: Slo | None = None) -> Job:
-    return Job(partial(Report, title=title, requests=requests, slo=slo), out)
+def report_job(
+    out: Out, *, title: str = "", requests: int = REQUESTS, slo: Slo | None = None, clock: str = "real"
+) -> Job:
+    return Job(partial(Report, title=title, requests=requests, slo=slo, clock=clock), out)
 
 
 class Changed(NamedTuple):
@@ -75,9 +77,16 @@ class Report:
     """See `Export`. `file` takes text and gets all of it at the end."""
 
     def __init__(
-        self, info: EngineInfo, file: IO[str], *, title: str = "", requests: int = REQUESTS, slo: Slo | None = None
+        self,
+        info: EngineInfo,
+        file: IO[str],
+        *,
+        title: str = "",
+        requests: int = REQUESTS,
+        slo: Slo | None = None,
+        clock: str = "real",
     ) -> None:
-        self.info, self._file, self.title = info, file, title
+        self.info, self._file, self.title, self.clock = info, file, title, clock
         self.metrics = Metrics(info, slo=slo)
         self.knobs = info.config.values()
         """As they were at start."""

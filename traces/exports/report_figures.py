@@ -282,6 +282,7 @@ def _style(figure: go.Figure, *, height: int) -> go.Figure:
         margin={"l": 100, "r": 16, "t": 40, "b": 44},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": "#9AA3AB", "activecolor": "#59626B"},
         legend={
             "orientation": "h",
             "traceorder": "normal",

@@ -115,6 +115,11 @@ def _head(report: Report, summary: dict[str, Any], name: str) -> str:
         f"{info.parameters:,} parameters",
         f"KV pool of {info.config.num_blocks:,} blocks of {info.config.block_size} tokens "
         f"({info.kv_bytes / 1e6:,.1f} MB)",
+        *(
+            ["virtual clock: times are made of iterations and tokens, not measured"]
+            if report.clock == "virtual"
+            else []
+        ),
     )
     pool = max((bucket.columns[1].high for bucket in report.kv), default=kv["allocated"] - 1)
     cards = (

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from engine.errors import WorkbenchError
+from traces.places import beside, is_direct, open_direct
 
 Out = Path | IO[Any]
 
@@ -26,7 +27,9 @@ def check_target(out: Out, *, force: bool = False) -> None:
         return
     if out.is_dir():
         raise WorkbenchError(f"{out} is a folder; give a file")
-    if out.exists() and not force:
+    if out == Path("-"):
+        raise WorkbenchError("- is no file; give a name, or /dev/stdout for the standard output")
+    if out.is_file() and not is_direct(out) and not force:
         raise WorkbenchError(f"{out} is there already; give another name, or --force to replace it")
     if not out.parent.is_dir():
         raise WorkbenchError(f"{out} cannot be written: there is no folder {out.parent}")
@@ -44,25 +47,26 @@ def open_target(out: Out, *, binary: bool = False, force: bool = False) -> Itera
     if not isinstance(out, Path):
         yield out
         return
-    if out.exists() and not out.is_file():  # a pipe or a device: nothing to rename
-        with out.open("wb") as raw, _layers(raw, out, binary) as file:
-            yield file
+    if is_direct(out):
+        with writing(out):
+            device = open_direct(out)
+        with _closed(out) as stack:
+            yield stack.enter_context(_layers(stack.enter_context(device), out, binary))
         return
     mode = 0o666 & ~_umask()
+    place = beside(out)
     try:
-        number, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent)
+        number, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
     except OSError as problem:
         raise WorkbenchError(f"{out} cannot be written: {problem.strerror}") from None
     part = Path(name)
     try:
-        with contextlib.ExitStack() as stack:
+        with _closed(out) as stack:
             raw = stack.enter_context(os.fdopen(number, "wb"))
-            file = stack.enter_context(_layers(raw, out, binary))
-            yield file
-            with writing(out):
-                stack.close()
-                part.chmod(mode)
-                os.replace(part, out)
+            yield stack.enter_context(_layers(raw, out, binary))
+        with writing(out):
+            part.chmod(mode)
+            os.replace(part, place)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -76,6 +80,20 @@ def writing(out: Out) -> Iterator[None]:
     except OSError as problem:
         where = out if isinstance(out, Path) else getattr(out, "name", "the output")
         raise WorkbenchError(f"{where} could not be written: {problem.strerror or problem}") from problem
+
+
+@contextlib.contextmanager
+def _closed(out: Path) -> Iterator[contextlib.ExitStack]:
+    """A stack of files to close. What was not written yet may fail then: told, but not in place of an error before."""
+    stack = contextlib.ExitStack()
+    try:
+        yield stack
+    except BaseException:
+        with contextlib.suppress(OSError):
+            stack.close()
+        raise
+    with writing(out):
+        stack.close()
 
 
 @contextlib.contextmanager

@@ -51,18 +51,22 @@ EXPECTED = {
 }
 
 
+def dirty_files(path: Path) -> tuple[Path, ...]:
+    """What `write_dirty` writes: one file, or all of them in a folder that is there."""
+    return tuple(path / name for name in _WRITERS) if path.is_dir() else (path,)
+
+
 def write_dirty(path: Path, seed: int) -> tuple[Path, ...]:
-    """Writes one file, or all of them into a folder that is there. Only the good rows' lengths depend on the seed."""
-    if path.is_dir():
-        files = [(path / name, write) for name, write in _WRITERS.items()]
-    else:
-        files = [(path, _WRITERS["dirty.csv" if path.suffix.lower() == ".csv" else "dirty.jsonl"])]
-    for file, write in files:
+    """Writes `dirty_files`. Only the good rows' lengths depend on the seed."""
+    files = dirty_files(path)
+    for file in files:
+        name = "dirty.csv" if file.suffix.lower() == ".csv" else "dirty.jsonl"
+        write = _WRITERS[file.name if path.is_dir() else name]
         try:
             file.write_bytes(write(Draw(seed, "dirty")))
         except OSError as error:
             raise WorkbenchError(f"{file} cannot be written: {error.strerror or error}") from None
-    return tuple(file for file, _ in files)
+    return files
 
 
 def _good(trace: str, draw: Draw) -> list[tuple[int, int]]:

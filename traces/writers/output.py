@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from engine.errors import WorkbenchError
+from traces.places import beside, is_direct, open_direct
 
 STDOUT = Path("-")
 
@@ -29,7 +30,7 @@ def check_output(path: Path, *, force: bool = False, inputs: Iterable[Path] = ()
     if path.exists():
         if any(given.exists() and path.samefile(given) for given in inputs):
             raise WorkbenchError(f"{path} is the input itself; give another file")
-        if path.is_file() and not force:
+        if path.is_file() and not is_direct(path) and not force:
             raise WorkbenchError(f"{path} exists; --force replaces it")
 
 
@@ -49,18 +50,19 @@ def output(path: Path) -> Iterator[IO[str]]:
                 shutil.copyfileobj(spool, sys.stdout.buffer)
                 sys.stdout.flush()
             return
-        if path.exists() and not path.is_file():
-            with path.open("wb") as device, _text(device, path.suffix) as text:
+        if is_direct(path):
+            with open_direct(path) as device, _text(device, path.suffix) as text:
                 yield text
             return
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        place = beside(path)
+        part = place.with_name(f".{place.name}.{os.getpid()}.part")
         try:
             with part.open("wb") as file:
                 with _text(file, path.suffix) as text:
                     yield text
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, path)
+            os.replace(part, place)
         finally:
             part.unlink(missing_ok=True)
     except BrokenPipeError:

@@ -168,6 +168,7 @@ def _facts(recording: Recording) -> dict[str, Any]:
     return {
         "file": recording.name,
         "bytes": recording.size,
+        "bytes_on_disk": Path(recording.name).stat().st_size,
         "model": header.info.model,
         "dtype": header.info.dtype,
         "device": header.info.device,

@@ -201,11 +201,11 @@ def generate(
         raise WorkbenchError(f"{what} is missing; there are {', '.join(PRESETS)}")
     from traces.synthetic import generate as make
     from traces.synthetic import write_preset
+    from traces.synthetic.dirty import dirty_files
     from traces.writers.output import STDOUT, check_output, output
     from traces.writers.registry import find_writer
 
     kind = find_writer(to)
-    check_output(out, force=force)
     if preset in PRESETS and PRESETS[preset].make is None:
         given = {"--n": n, "--rate": rate, "--duration": duration, "--max-len": max_len, "--variant": variant}
         used = [name for name, value in given.items() if value is not None]
@@ -215,9 +215,12 @@ def generate(
             raise WorkbenchError(f"preset {preset!r} is always the same rows; leave out {', '.join(used)}")
         if out == STDOUT or out.suffix in (".gz", ".zst", ".zstd"):
             raise WorkbenchError(f"preset {preset!r} is files of broken rows; give -o a plain file name")
+        for file in dirty_files(out):
+            check_output(file, force=force)
         for written in write_preset(preset, out, seed=seed):
             say(f"{written}: written")
         return
+    check_output(out, force=force)
     workload = make(
         preset,
         n=n,

@@ -286,6 +286,11 @@ class History:
             return None
         return [it for chunk in self._chunks for it in chunk.records]
 
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        """First and last step whose latencies count, where those are not all of the run up to now."""
+        return None
+
     def clamp(self, step: int) -> int:
         return max(self.first_step, min(step, self.last_step))
 

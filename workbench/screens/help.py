@@ -27,7 +27,7 @@ class HelpScreen(ReadingScreen):
     def lines(self, width: int) -> list[Line]:
         look = self.query_one(Reader).look
         out: list[Line] = []
-        for paragraph in self.text.splitlines():
+        for paragraph in paragraphs(self.text):
             out += [((line, look.text),) for line in wrap(paragraph, width)]
         out += [(), (("Keys", look.title),)]
         for key in (*((key.shown, key.word, key.help) for key in KEYS), *MORE):
@@ -36,3 +36,20 @@ class HelpScreen(ReadingScreen):
             out.append(((name, look.key), ("  ", look.text), (texts[0], look.text)))
             out += [((" " * 12 + more, look.text),) for more in texts[1:]]
         return out
+
+
+LONG = 90
+"""Characters from which on a line of help text goes on in the next one."""
+
+
+def paragraphs(text: str) -> list[str]:
+    """Lines without the breaks that the width of the source made."""
+    out: list[str] = []
+    going_on = False
+    for line in text.splitlines():
+        if going_on and line.strip():
+            out[-1] += " " + line.strip()
+        else:
+            out.append(line)
+        going_on = len(line) >= LONG
+    return out

@@ -203,6 +203,10 @@ class LiveScreen(RecordActions, Screen[None]):
         view = history.live if self.cursor is None else history.view_at(self.cursor)
         speed = history.speed(now if self.host.alive and not view.paused else None)
         per_column = self._columns(speed[0])
+        if self.cursor is not None and self.fixed_right is not None:  # fewer columns, or fewer steps in them
+            span = max(1, self.timeline.columns() * per_column)
+            if not self.fixed_right - span < self.cursor <= self.fixed_right:
+                self.fixed_right = min(history.last_step, self.cursor + span // 2)
         history.fade = FADE_STEPS * per_column
         changed: set[int] | None = set(history.changed_blocks)
         history.changed_blocks.clear()

@@ -100,23 +100,26 @@ class PlayScreen(LiveScreen):
     def _stand(self, step: int) -> None:
         """Put the cursor there, in the picture."""
         self.cursor = step = self.history.clamp(step)
+        self._frame(step)
+        self.dirty()
+
+    def _frame(self, step: int) -> None:
+        """Move the picture as far as it takes for the step to be in it."""
         span = self._span()
         right = self.fixed_right
-        if right is None or not right - span < step <= right:
+        least = min(self.history.last_step, self.history.first_step + span - 1)
+        if right is None or right < least or not right - span < step <= right:
             ahead = 0 if self.playing or right is None or step == right + 1 else span // 4
-            self.fixed_right = min(self.history.last_step, max(step + ahead, self.history.first_step + span - 1))
-        self.dirty()
+            self.fixed_right = min(self.history.last_step, max(step + ahead, least))
 
     def _span(self) -> int:
         """Steps that the timeline shows."""
-        per_column = self.scene.per_column if self.scene is not None else 1
-        return max(1, self.timeline.columns() * per_column)
+        return max(1, self.timeline.columns() * self._columns(0.0))
 
     def make_scene(self) -> Scene:
         step = self.cursor
         assert step is not None
-        if self.fixed_right is None:
-            self._stand(step)
+        self._frame(self.history.clamp(step))
         right = self.fixed_right or step
         self.playback.show(step, right - self._span() + 1, right)
         self.recorded.time = float(self.recording.ends[self.history.clamp(step) - self.recording.first_step])
@@ -131,7 +134,9 @@ class PlayScreen(LiveScreen):
 
     def _entries(self) -> tuple[footer.Entry, ...]:
         entries = super()._entries()
-        return footer.PLAYING if entries is footer.PAST else entries
+        if entries is not footer.PAST:
+            return entries
+        return footer.PLAYING if self.playing else footer.RECORDED
 
     # ---- keys -------------------------------------------------------------------------------------
 

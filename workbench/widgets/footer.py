@@ -38,7 +38,7 @@ PAST: tuple[Entry, ...] = (
     ("?", "Help", "help"),
     ("q", "Quit", "app.quit"),
 )
-PLAYING: tuple[Entry, ...] = (
+RECORDED: tuple[Entry, ...] = (
     ("space", "Play", "pause"),
     (",", "Back", "cursor(-1)"),
     (".", "Forth", "cursor(1)"),
@@ -47,6 +47,11 @@ PLAYING: tuple[Entry, ...] = (
     ("t", "Step", "go_to"),
     ("?", "Help", "help"),
     ("q", "Quit", "app.quit"),
+)
+PLAYING: tuple[Entry, ...] = (
+    ("space", "Stop", "pause"),
+    ("+ -", "Speed", "pace(1)"),
+    *RECORDED[1:],
 )
 KNOBS: tuple[Entry, ...] = (
     ("↑↓", "Knob", "knob('choose', 1)"),

@@ -106,8 +106,8 @@ class Header(Panel, can_focus=False):
             *([(scene.replayed, look.text)] if scene.replayed and scene.cursor is None else []),
             (f"{runs(view)}{swapped} wait {view.num_waiting}", look.text),
             (f"KV {view.kv_usage:.0%}", look.text),
-            (f"TTFT {seconds(lat.ttft50)} ITL {seconds(lat.itl50)}", look.text),
-            (f"{scene.speed[1]:.0f} t/s", look.text),
+            *([(f"TTFT {seconds(lat.ttft50)} ITL {seconds(lat.itl50)}", look.text)] if scene.cursor is None else []),
+            *([(f"{scene.speed[1]:.0f} t/s", look.text)] if scene.cursor is None or scene.playing else []),
         ]
 
 

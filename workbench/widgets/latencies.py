@@ -16,7 +16,8 @@ class Latencies(Panel):
     the planned arrival), median time between tokens, and preemptions.
 
     There is no 99th percentile below {LEAST_FOR_P99} requests: it would be the maximum under another name.
-    The newest 1000 requests and 4000 gaps of a client count."""
+    The newest 1000 requests and 4000 gaps of a client count. Of a recording, those of the steps around the one shown
+    that are in memory; the title tells which. `workbench replay FILE --headless` has the figures of the whole run."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -37,9 +38,11 @@ class Latencies(Panel):
         super().set_view(scene)
 
     def note(self) -> str:
+        """What counts, where that is not all up to what the other panels show."""
         if self.scene is None or self.scene.cursor is None:
             return ""
-        return "near this step" if self.scene.playing else "now"
+        counted = self.scene.history.counted
+        return "now" if counted is None else f"{counted[0]}..{counted[1]}"
 
     def content(self, width: int, height: int) -> list[Line]:
         look = self.look

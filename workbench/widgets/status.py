@@ -45,8 +45,10 @@ def step_detail(scene: Scene) -> str:
     if it is None:
         return f"step {scene.step} is no longer here"
     t = it.timings
+    longest, taken = max((("build", t.build), ("sample", t.sample), ("commit", t.commit)), key=lambda phase: phase[1])
+    more = f" {longest} {seconds(taken)}" if taken > it.duration / 4 else ""
     parts = [
-        f"step {it.step}: {seconds(it.duration)} (sched {seconds(t.schedule)} fwd {seconds(t.forward)})",
+        f"step {it.step}: {seconds(it.duration)} (sched {seconds(t.schedule)} fwd {seconds(t.forward)}{more})",
         f"{it.tokens_in(Phase.DECODE)} dec + {it.total_tokens - it.tokens_in(Phase.DECODE)} pre = "
         f"{it.total_tokens}/{it.budget}",
         f"{it.limit}",

@@ -49,7 +49,7 @@ class Timeline(Panel):
     □  finished, but its slot is held until the longest of its static batch ends
 
     Rows are ordered by admission, then the swapped out ones, then the waiting ones in order of service. A finished
-    row goes after 20 columns, under static batching not before its batch has ended.
+    row goes after 20 columns when its place is needed, under static batching not before its batch has ended.
     Up and down select a request, enter shows its text, a aborts it.
     , and . look one step back and forth, < and > ten, ( and ) go to the preemptions, end returns to live."""
     BINDINGS = [
