@@ -48,7 +48,9 @@ def session_of(recording: Recording) -> Session:
 
     if recording.last_step < recording.first_step:
         raise WorkbenchError(f"{recording.name} holds no iteration: there is nothing to show")
-    return Session(RecordedHost(recording.info), lambda text: [], recording=recording)
+    return Session(
+        RecordedHost(recording.info), lambda text: [], recording=recording, virtual=recording.header.clock == "virtual"
+    )
 
 
 def _sum_up(path: Path, showing: Showing) -> int:

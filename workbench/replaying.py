@@ -89,4 +89,7 @@ def _sent(workload: Workload, failed: int) -> list[str]:
     left = f" ({failed:,} failed at their source and are not sent)" if failed else ""
     sizes = f"; longest prompt {longest:,}" if longest else ""
     sizes += f", longest output {output:,} tokens" if longest and output else ""
+    endless = sum(spec.output_len is None and spec.max_tokens is None for spec in sent)
+    if endless:
+        sizes += f"; {endless:,} have no output length: they go on to their own end, or to max_model_len"
     return [f"to send: {len(sent):,} requests of {len({spec.client for spec in sent}):,} clients{left}{sizes}"]

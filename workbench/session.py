@@ -234,6 +234,7 @@ def build_session(options: RunOptions, workload: Workload | None, progress: Prog
         recorder=recording,
         source=options.model,
         seed=options.seed,
+        virtual=options.costs is not None,
     )
 
 

@@ -57,6 +57,14 @@ def faithful(text: str) -> str:
     return text if text.isascii() else text.translate(_SURROGATES)
 
 
+def fit_name(text: str, width: int) -> str:
+    """`fit` for names, which often differ in their last letters: too long ones are cut in the middle."""
+    if width < 5 or width_of(text) <= width or not text.isascii():
+        return fit(text, width)
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}{ELLIPSIS}{text[len(text) - end :]}"
+
+
 def fit(text: str, width: int, align: str = "<") -> str:
     """`text` cut with an ellipsis or padded to exactly `width` cells. Clean it first."""
     if width <= 0:

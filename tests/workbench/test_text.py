@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from engine.knobs import KNOBS
-from workbench.text import clean, fit, seconds, wrap
+from workbench.text import clean, fit, fit_name, seconds, wrap
 
 NASTY = (
     "\x1b[31mred\x1b[0m", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\link",
@@ -65,3 +65,10 @@ def test_durations_keep_to_six_cells():
     for value in (None, 0.0, 64e-6, 0.0614, 0.9996, 1.314, 9.999, 12.52, 99.99, 3120.4):
         assert len(seconds(value)) <= 6
     assert seconds(0.182) == "182ms" and seconds(1.31) == "1.31s"
+
+
+def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end():
+    assert fit_name("reason-1", 7) == "rea…n-1" and fit_name("reason-2", 7) == "rea…n-2"
+    assert fit_name("carol", 7) == "carol  " and fit_name("reason-1", 4) == "rea…"
+    for width in range(1, 12):
+        assert width_of(fit_name("reason-1", width)) == width

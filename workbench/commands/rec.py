@@ -39,7 +39,7 @@ def info(
         return
     width = max(map(len, found))
     for name, value in found.items():
-        values = value if isinstance(value, list) else [value]
+        values = value if isinstance(value, list) else _wrapped(value) if isinstance(value, dict) else [value]
         for at, one in enumerate(values):
             typer.echo(plain(f"{name.replace('_', ' ') if not at else '':{width}}  {_text(one)}"))
 
@@ -188,6 +188,17 @@ def _facts(recording: Recording) -> dict[str, Any]:
         "can_run_again": header.complete,
         "notes": recording.notes,
     }
+
+
+def _wrapped(value: dict[str, Any]) -> list[str]:
+    """Names and values, as many a line as can be read."""
+    lines = [""]
+    for name, one in value.items():
+        part = f"{name}={_text(one)}"
+        if lines[-1] and len(lines[-1]) + len(part) > 76:
+            lines.append("")
+        lines[-1] += f"  {part}" if lines[-1] else part
+    return lines
 
 
 def _text(value: Any) -> str:

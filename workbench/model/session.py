@@ -35,6 +35,8 @@ class Session:
     source: str = ""
     """What was asked for as the model, and the seed: for the header of a recording begun later."""
     seed: int = 0
+    virtual: bool = False
+    """Its times are made of iterations and tokens, not measured."""
 
 
 Load = Callable[[Progress], Session]

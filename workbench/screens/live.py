@@ -238,6 +238,7 @@ class LiveScreen(RecordActions, Screen[None]):
             pausing=self._asked_pause == (history.live.seq, True) and not history.live.paused,
             building=self._rebuilding is not None,
             ended=not self.host.alive,
+            virtual=self.session.virtual,
             recording=self.recording_text(),
             replayed=self.session.progress.line(now) if self.session.progress is not None else "",
         )

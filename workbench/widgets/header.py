@@ -64,6 +64,8 @@ class Header(Panel, can_focus=False):
         p99 = f" p99 {seconds(lat.ttft99)}" if lat.ttft99 is not None else ""
         used = f"KV {view.kv_usage:.0%} ({view.used_blocks}/{view.usable_blocks})"
         place: list[Span] = [self._state(scene), self._step(scene)]
+        if scene.virtual:
+            place.append(("virtual clock", self.look.warn))
         if scene.recording:
             place.append((scene.recording, self.look.error))
         if view.storm:
@@ -101,6 +103,7 @@ class Header(Panel, can_focus=False):
         swapped = f" swap {len(view.swapped)}" if view.swapped else ""
         return [
             where,
+            *([("virtual", look.warn)] if scene.virtual else []),
             *([("REC", look.error)] if scene.recording else []),
             *([("STORM", look.warn)] if view.storm else []),
             *([(scene.replayed, look.text)] if scene.replayed and scene.cursor is None else []),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traces.stats import LEAST_FOR_P99
 from workbench.model.latency import ClientLatency, Latency
-from workbench.text import clean, fit, seconds
+from workbench.text import clean, fit, fit_name, seconds
 from workbench.widgets.panel import Line, Panel, Scene
 
 EVERY = 0.5
@@ -55,7 +55,7 @@ class Latencies(Panel):
             return [*lines, (("no first token yet", look.muted),)]
         rows: list[Line] = []
         for row in self._rows:
-            text = fit(clean(row.client), name) + fit(few(row.n), 3, ">") + fit(seconds(row.ttft50), first, ">")
+            text = fit_name(clean(row.client), name) + fit(few(row.n), 3, ">") + fit(seconds(row.ttft50), first, ">")
             text += fit(seconds(row.ttft99), other, ">") + fit(seconds(row.itl50), other, ">")
             text += fit(few(row.preemptions), 4, ">")
             rows.append(((text, look.text),))

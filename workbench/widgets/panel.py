@@ -60,6 +60,8 @@ class Scene:
     """The engine has stopped or failed."""
     playing: str = ""
     """Of a recording: whether and how fast it plays."""
+    virtual: bool = False
+    """By a clock of made-up times."""
     recording: str = ""
     """That a recording is being made, and its size so far."""
     replayed: str = ""

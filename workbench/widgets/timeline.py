@@ -15,7 +15,7 @@ from workbench.glyphs import CELLS, Look
 from workbench.model.cells import Cell
 from workbench.model.history import MOST_WAITING, History
 from workbench.model.row import squeeze
-from workbench.text import clean, fit
+from workbench.text import clean, fit, fit_name
 from workbench.widgets.panel import Line, Panel, Scene, Span
 
 _RUNS = re.compile(rb"(.)\1*", re.DOTALL)
@@ -182,7 +182,7 @@ class Timeline(Panel):
         selected = request.id == scene.selected
         counts = f"{request.prompt_len}/{request.output_len}"
         name = self.label_width - 13
-        text = f"{fit(clean(request.client), name)}{fit(counts, 9, '>')}  "
+        text = f"{fit_name(clean(request.client), name)}{fit(counts, 9, '>')}  "
         faded = request.status is RequestStatus.FINISHED
         style = look.selected if selected else look.muted if faded else look.text
         return ((letter, look.owner(letter)), ("▸" if selected else " ", look.key), (text, style))
