@@ -12,7 +12,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt $
 FILES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types format bench bench-scheduling clean model
+.PHONY: help run test lint types format bench bench-scheduling bench-recording clean model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ bench: .venv/.runtime model ## tokens a second of a fixed workload, median of a 
 
 bench-scheduling: .venv/.runtime ## microseconds an iteration takes besides the model, by running and waiting requests
 	@$(PY) benchmarks/scheduling_cost.py $(ARGS)
+
+bench-recording: .venv/.runtime ## what recording costs an iteration, and how fast a long recording opens and seeks
+	@$(PY) benchmarks/recording_cost.py $(ARGS)
 
 clean: ## remove the environment and everything made here (not the model cache)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

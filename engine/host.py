@@ -101,6 +101,7 @@ class EngineHost(Protocol):
 
         It takes the place of the one before, which is closed; None: nobody looks any more. Call it from the thread that
         drains: a state folded from everything drained is then exactly the state before the observer's first record.
+        An engine that has ended shows nobody anything.
         """
         ...
 

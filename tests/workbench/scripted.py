@@ -142,9 +142,8 @@ class ScriptedHost:
         if self.observer is not None:
             self.observer.close()
         self.observer = observer
-        if observer is not None:
-            for record in self.records:
-                observer.add(record)
+        for it in self.records if observer is not None else ():
+            observer.add(it)
 
     def now(self) -> float:
         return self.clock.now()
@@ -152,6 +151,8 @@ class ScriptedHost:
     def stop(self, timeout: float = 1.0) -> bool:
         time.sleep(min(self.stuck, timeout))
         self.stopped = True
+        if self.observer is not None:
+            self.observer.close()
         return self.stuck <= timeout
 
     # ---- what a test does -------------------------------------------------------------------------

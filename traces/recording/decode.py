@@ -142,7 +142,7 @@ class Decoder:
             free - get("mid", 0),
             free,
             off,
-            get("cpu", view.free_cpu_blocks),
+            get("cpu", view.free_cpu_blocks or 0),
             self._blocks(line, rows, scheduled, preempted, finished, rebuilt),
             Slots(*line["sl"]) if "sl" in line else Slots(track.slots, len(tokens)) if ran else _NO_SLOTS,
             Copied(*line["cp"]) if "cp" in line else _NO_COPIES,
@@ -187,7 +187,7 @@ class Decoder:
             start = gap + 0.0
             units: Any = None
         else:
-            units = gap + self.track.end
+            units = gap + self.track.end  # type: ignore[operator]
             start = units / _NS
         if type(length) is not int:
             return start, length + 0.0
@@ -299,7 +299,9 @@ class Decoder:
 
     def _preempted(self, rows: list[Any]) -> tuple[Preempted, ...]:
         of = self.names.of
-        return tuple([Preempted(of(row[0]), of(row[1]), *row[2:6], _CAUSE[row[6]], row[7]) for row in rows])
+        return tuple(
+            [Preempted(of(row[0]), of(row[1]), row[2], row[3], row[4], row[5], _CAUSE[row[6]], row[7]) for row in rows]
+        )
 
     def _unscheduled(self, rows: list[Any]) -> tuple[Unscheduled, ...]:
         running = self.track.view.running

@@ -150,7 +150,11 @@ class Encoder:
             out = {one.id for one in it.preempted}
             out.update([one.id for one in it.unscheduled])
             expected = [id for id in expected if id not in out]
-        skipped, chunks, joined, blocks, events = [], [], [], [], []
+        skipped: list[int] = []
+        blocks: list[int] = []
+        chunks: list[Any] = []
+        joined: list[Any] = []
+        events: list[Any] = []
         sample, running, decode = self._samplers.append, Kind.RUNNING, Phase.DECODE
         count, at, total = len(items), 0, 0
         for id in expected:
@@ -216,6 +220,8 @@ class Encoder:
         return []
 
     def _tokens(self, it: Iteration, line: dict[str, Any]) -> None:
+        if it.rebuilt is not None:
+            self._vocabulary.clear()
         ids = [token[0] for token in it.tokens]
         if ids != self._samplers:
             line["tid"] = self.numbers.refs(ids)
@@ -275,7 +281,8 @@ class Encoder:
             return
         rows: list[list[Any]] = []
         of = self.numbers.of
-        for block, owner, ref, cached in change[2]:  # type: ignore[misc]
+        changes: Any = change[2]
+        for block, owner, ref, cached in changes:
             holder = None if owner is None else of.get(owner, owner)
             if rows and rows[-1][1:] == [holder, ref, int(cached)]:
                 rows[-1][0].append(block)

@@ -83,14 +83,15 @@ class Summary:
 
     def _packed_ends(self) -> str | list[float]:
         units = [self._base, *map(to_units, self._ends)]
-        if all(type(one) is int for one in units):
-            return _packed([b - a for a, b in itertools.pairwise(units)], self._ends)  # type: ignore[operator]
-        return self._ends
+        whole = [one for one in units if isinstance(one, int)]
+        if len(whole) < len(units):
+            return self._ends
+        return _packed([b - a for a, b in itertools.pairwise(whole)], self._ends)
 
 
 def _packed(whole: list[int], seconds: list[float]) -> str | list[float]:
     try:
-        return binascii.b2a_base64(np.array(array("I", whole), "<u4"), newline=False).decode("ascii")
+        return binascii.b2a_base64(np.array(array("I", whole), "<u4").tobytes(), newline=False).decode("ascii")
     except OverflowError:
         return seconds
 

@@ -191,4 +191,4 @@ class LazyRequests(dict[str, RequestView]):
         self._read_all()
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None

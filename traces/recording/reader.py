@@ -99,7 +99,8 @@ class Recording:
 
     @property
     def num_records(self) -> int:
-        return sum(group.records for group in self._groups.all)
+        last = self._groups.all[-1] if self._groups.all else None
+        return last.seq + last.records - self.first_seq if last is not None else 0
 
     @property
     def first_step(self) -> int:
@@ -144,7 +145,10 @@ class Recording:
             seq = group.seq + group.records
 
     def before(self, seq: int) -> tuple[EngineView, int]:
-        """A view from which `seq` can be reached by folding, and the first record to fold: its group's."""
+        """A view from which `seq` can be reached by folding, and the first record to fold: its group's.
+
+        `last` of the view is None until then.
+        """
         group = self._groups.all[self._groups.of_seq(seq)]
         return self._restore(group).view, group.seq
 
@@ -178,6 +182,22 @@ class Recording:
             for it in self.iterations(at, first):
                 view.apply(it)
             return view, list(self.iterations(first, last + 1))
+
+    def record_at(self, step: int) -> Iteration:
+        """The record of an iteration. RecordingError when it lies behind a bad line."""
+        seq = self.seq_of(step)
+        for it in self.iterations(seq, seq + 1):
+            return it
+        raise RecordingError(f"{self.name}: record {seq} cannot be read; {self.notes[-1]}")
+
+    def next_mark(self, step: int, direction: int, bits: int) -> int | None:
+        """The nearest iteration before (-1) or after (1) a step that has one of these marks (see `Mark`)."""
+        place = step - self.first_step
+        part = self.marks[: max(0, place)] if direction < 0 else self.marks[max(0, place + 1) :]
+        found = np.flatnonzero(part & bits)
+        if not len(found):
+            return None
+        return self.first_step + (int(found[-1]) if direction < 0 else max(0, place + 1) + int(found[0]))
 
     def arrivals(self) -> Iterator[Arrived]:
         """Every request that arrived, in order, with its prompt. No record is decoded."""

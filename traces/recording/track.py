@@ -79,7 +79,8 @@ class Track:
             for id, prompt in it.rebuilt.prompts:
                 known[id] = len(prompt)
         for token in it.tokens:
-            known[token[0]] += 1
+            if token[0] in known:  # or the view is asked later, which has counted this one
+                known[token[0]] += 1
         for done in it.finished:
             known.pop(done.id, None)
         self.end = to_units(it.t_end)

@@ -2,7 +2,7 @@
 
 Invariant: every record is on its way to the disk, as one unbuffered write of whole lines, before the next iteration
 begins: a process that is killed loses at most the line it was writing. Memory does not grow with the run.
-An error of the disk ends the recording and not the run: it is raised once, and then nothing is written any more.
+An error (a full disk) ends the recording and not the run: it is raised once, and then nothing is written any more.
 Every group of records begins with a keyframe and ends with an `ix` line, so a file needs no index beside it.
 """
 
@@ -101,31 +101,11 @@ class Recorder:
                 return
             if it.seq != self.next_seq:
                 raise ValueError(f"record {it.seq} cannot follow record {self.next_seq - 1} in a recording")
-            data = b""
-            if self._since >= KEY_EVERY or (self._soon and self._since >= KEY_LEAST):
-                data = dump(self._summary.line())
-                self._begin_group(self.bytes + len(data))
-                data += dump(keyframe(self._encoder, self._knobs))
-            encoder, summary = self._encoder, self._summary
-            line = encoder.record(it)
-            if it.arrived or encoder.pieces:
-                at = self.bytes + len(data)
-                for arrived, lines in zip(it.arrived, encoder.requests, strict=True):
-                    summary.arrived(arrived.id, at)
-                    at += len(lines)
-                if encoder.pieces:
-                    summary.said(at)
-                data += b"".join([*encoder.requests, encoder.pieces])
-                self._requests += len(it.arrived)
-            summary.add(it, self._marks.add(it))
-            self._since += 1
-            if it.knobs or it.rebuilt is not None:
-                self._soon = True
             try:
-                self._write(data + line)
-            except OSError as problem:
+                self._write(self._lines(it))
+            except Exception as problem:  # whatever it is, the run is worth more than its recording
                 self._give_up(problem)
-                raise RecordingError(self.fault or "") from None
+                raise RecordingError(self.fault or "") from problem
             self.records += 1
 
     def mark(self, step: int, text: str = "") -> None:
@@ -170,6 +150,30 @@ class Recorder:
 
     # ---- inside -----------------------------------------------------------------------------------
 
+    def _lines(self, it: Iteration) -> bytes:
+        """All that is to be written with a record."""
+        data = b""
+        if self._since >= KEY_EVERY or (self._soon and self._since >= KEY_LEAST):
+            data = dump(self._summary.line())
+            self._begin_group(self.bytes + len(data))
+            data += dump(keyframe(self._encoder, self._knobs))
+        encoder, summary = self._encoder, self._summary
+        line = encoder.record(it)
+        if it.arrived or encoder.pieces:
+            at = self.bytes + len(data)
+            for arrived, lines in zip(it.arrived, encoder.requests, strict=True):
+                summary.arrived(arrived.id, at)
+                at += len(lines)
+            if encoder.pieces:
+                summary.said(at)
+            data += b"".join([*encoder.requests, encoder.pieces])
+            self._requests += len(it.arrived)
+        summary.add(it, self._marks.add(it))
+        self._since += 1
+        if it.knobs or it.rebuilt is not None:
+            self._soon = True
+        return data + line
+
     def _begin_group(self, offset: int) -> None:
         encoder = self._encoder
         track = encoder.track
@@ -204,8 +208,9 @@ class Recorder:
         self._sha.update(data)
         self.bytes += len(data)
 
-    def _give_up(self, problem: OSError) -> None:
-        self.fault = f"{self.path} cannot be written: {problem.strerror or problem}; the recording ends here"
+    def _give_up(self, problem: Exception) -> None:
+        why = problem.strerror if isinstance(problem, OSError) else f"{type(problem).__name__}: {problem}"
+        self.fault = f"{self.path} cannot be written: {why or problem}; the recording ends here"
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 os.close(self._fd)

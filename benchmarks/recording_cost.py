@@ -1,20 +1,22 @@
 """What recording costs and how fast a long recording opens: microseconds and bytes an iteration, seeks.
 
-    python -m benchmarks.recording                                      100,000 iterations of 64 running requests
-    python -m benchmarks.recording --iterations 1000000 --waiting 10000
-    python -m benchmarks.recording --no-tokens --keep long.wbrec.jsonl
+    python benchmarks/recording_cost.py                                      100,000 iterations of 64 running requests
+    python benchmarks/recording_cost.py --iterations 1000000 --waiting 10000
+    python benchmarks/recording_cost.py --no-tokens --keep long.wbrec.jsonl
 
 A real `Engine` (scheduler, pool with prefix caching, text) over an executor that takes its tokens from a list, on a
 clock that ticks a few milliseconds an iteration. Answers are 100 to 300 tokens long, prompts 16 to 400; whoever ends is
-replaced at once, and `--waiting` requests wait behind the running ones. The file goes to a temporary folder.
+replaced at once, and `--waiting` requests wait behind the running ones. The engine runs for `--run` iterations and what
+is left then ends; its records are recorded over and over, later each time. The file goes to a temporary folder.
 
-encode: microseconds of `Recorder.add` per record, the write included. open and seek: milliseconds of `Recording.open`
-and of `view_at` at random iterations; "again" are seeks into groups that were decoded before. The last line is JSON.
+encode: microseconds of processor time of `Recorder.add` per record, the write included. open and seek: milliseconds of
+`Recording.open` and of `view_at` at random iterations; "again": the same ones once more. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import json
 import random
@@ -31,6 +33,7 @@ from engine.engine import Engine
 from engine.executors.base import Sampled
 from engine.host import EngineInfo
 from engine.plan import Plan
+from engine.records import Iteration
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from engine.tokenizer import Tokenizer
@@ -84,27 +87,35 @@ def generate(path: Path, args: argparse.Namespace) -> dict[str, float]:
         engine.submit(Request(f"req-{count}", prompt, params, client=f"c{count % 9}"))
         count += 1
 
-    taken: list[float] = []
-    prompts = 0
-    with Recorder(path, Header.of(info, now=0.0), tokens=not args.no_tokens, force=True) as recorder:
-        for _ in range(args.running + args.waiting):
-            submit()
-        steps = 0
-        said = time.monotonic()
-        while steps < args.iterations:
-            it = engine.step()
-            assert it is not None
-            steps += it.executed
-            if steps % 64 == 0:
-                prompts += sum(len(one.prompt_ids) for one in it.arrived)
-            begun = time.thread_time()
-            recorder.add(it)
-            taken.append(time.thread_time() - begun)
+    for _ in range(args.running + args.waiting):
+        submit()
+    records = []
+    while engine.has_work():
+        it = engine.step()
+        assert it is not None
+        records.append(it)
+        if it.step < args.run:
             for _ in it.finished:
                 submit()
-            if time.monotonic() - said > 20:
-                said = time.monotonic()
-                print(f"  {steps} of {args.iterations} iterations", flush=True)
+        elif it.step == args.run:
+            for request in list(engine.scheduler.waiting):
+                engine.abort(request.id)
+    taken: list[float] = []
+    said = time.monotonic()
+    steps, seq, begin = 0, 0, 0.0
+    with Recorder(path, Header.of(info, now=0.0), tokens=not args.no_tokens, force=True) as recorder:
+        while steps < args.iterations:
+            for it in records:
+                it = later(it, seq, steps, begin)
+                begun = time.thread_time()
+                recorder.add(it)
+                taken.append(time.thread_time() - begun)
+                if time.monotonic() - said > 20:
+                    said = time.monotonic()
+                    print(f"  {it.step} of {args.iterations} iterations", flush=True)
+                if it.step >= args.iterations:
+                    break
+            seq, steps, begin = it.seq + 1, it.step, it.t_end
     taken.sort()
     return {
         "encode_us_p50": 1e6 * taken[len(taken) // 2],
@@ -112,6 +123,22 @@ def generate(path: Path, args: argparse.Namespace) -> dict[str, float]:
         "encode_us_p99": 1e6 * taken[len(taken) * 99 // 100],
         "bytes_per_iteration": path.stat().st_size / steps,
     }
+
+
+def later(it: Iteration, seq: int, steps: int, begin: float) -> Iteration:
+    """The same record in a later round: its ids are used again."""
+
+    def at(time: float) -> float:
+        return round((time + begin) * 1e9) / 1e9
+
+    return dataclasses.replace(
+        it,
+        seq=it.seq + seq,
+        step=it.step + steps,
+        t_start=at(it.t_start),
+        t_end=at(it.t_end),
+        arrived=tuple([one._replace(arrival=at(one.arrival)) for one in it.arrived]),
+    )
 
 
 def words(pieces: dict[int, str]) -> Tokenizer:
@@ -144,17 +171,17 @@ def kinds(path: Path) -> dict[str, float]:
 
 
 def seeks(path: Path, number: int) -> dict[str, float]:
-    begun = time.thread_time()
+    begun = time.perf_counter()
     recording = Recording.open(path)
-    opened = time.thread_time() - begun
+    opened = time.perf_counter() - begun
     rng = random.Random(3)
     first, again = [], []
     for _ in range(number):
         step = rng.randrange(recording.first_step, recording.last_step + 1)
         for times in (first, again):
-            begun = time.thread_time()
+            begun = time.perf_counter()
             view = recording.view_at(step)
-            times.append(1e3 * (time.thread_time() - begun))
+            times.append(1e3 * (time.perf_counter() - begun))
             assert view.step == step
     first.sort()
     again.sort()
@@ -169,6 +196,7 @@ def seeks(path: Path, number: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=100_000)
+    parser.add_argument("--run", type=int, default=4000, help="iterations of the engine itself")
     parser.add_argument("--running", type=int, default=64)
     parser.add_argument("--waiting", type=int, default=0)
     parser.add_argument("--no-tokens", action="store_true")
