@@ -66,8 +66,8 @@ DEFINITIONS: dict[str, Definition] = {
     "itl_s": Definition(
         "ITL",
         "s",
-        "Gaps between neighbouring tokens of a request, pooled over all completed requests. Long answers weigh more than "
-        f"in TPOT. Percentiles are exact up to {KEEP:,} gaps, and within 0.5 % beyond; mean and max are always exact.",
+        "Gaps between neighbouring tokens of a request, pooled over all completed requests. Long answers weigh more "
+        f"than in TPOT. Percentiles are exact up to {KEEP:,} gaps, and within 0.5 % beyond; mean and max are exact.",
     ),
     "itl_max_s": Definition(
         "ITL max",
