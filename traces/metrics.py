@@ -128,8 +128,6 @@ class Metrics:
         self.output_tokens += len(it.tokens)
         for done in it.finished:
             ended.append(self._finish(done, it.t_start))
-        if it.executed or it.arrived:
-            self._end = it.t_end
         self.swap_s += it.timings.swap
         if any(it.copied):
             self.copied = Copied(*map(sum, zip(self.copied, it.copied, strict=True)))
@@ -156,6 +154,7 @@ class Metrics:
 
     def _execute(self, it: Iteration, recomputed: int) -> None:
         self.iterations += 1
+        self._end = it.t_end
         total, used, padding = self.slots
         self.slots = Slots(total + it.slots.total, used + it.slots.used, padding + it.slots.padding)
         self.recomputed_tokens += recomputed
