@@ -20,7 +20,7 @@ from tests.traces.recording.runs import assert_same_view, info_of, random_run
 from traces.recording import Header, Recorder, Recording
 from traces.recording.pack import pack
 from workbench.model.history import History
-from workbench.model.playback import Playback
+from workbench.model.playback import MOST_WINDOW, RECENT, Playback
 
 SERIES = ("decode", "prefill", "recompute", "budget", "outputs", "ends")
 Made = tuple[EngineInfo, list[Iteration]]
@@ -116,6 +116,56 @@ def test_what_is_shown_is_what_was_seen(make: Callable[[int], Made], seed: int, 
         within = [[one for one in held.knob_changes if first <= one[0] <= step] for held in (playback, history)]
         assert within[0] == within[1]
         assert playback.build_at(step)[1:] == history.build_at(step)[1:]
+
+
+def test_latencies_are_those_of_the_steps_before_the_cursor(tmp_path: Path) -> None:
+    """Not of what happens to be loaded, and nothing of the future."""
+    made = rebuilt_runs(3)
+    _, records = made
+    recording = record(tmp_path / "run", made, packed=False)
+    arrival = {new.id: new.arrival for it in records for new in it.arrived}
+
+    def expected(step: int) -> tuple[list[float], list[float]]:
+        first, between, last = [], [], {}
+        for it in records:
+            for token in it.tokens:
+                if it.step > step - RECENT and it.step <= step:
+                    if token.id in last:
+                        between.append(it.t_end - last[token.id])
+                    else:
+                        first.append(it.t_end - arrival[token.id])
+                last[token.id] = it.t_end
+        return sorted(first), sorted(between)
+
+    playback = Playback(recording)
+    rng = random.Random(4)
+    told = {}
+    for _ in range(40):
+        step = rng.choice([1, 2, playback.last_step, rng.randint(1, playback.last_step)])
+        playback.show(step, step - rng.randint(0, 300), step + rng.randint(0, 300))
+        latency = playback.latency
+        assert (sorted(latency._all.first), sorted(latency._all.gaps)) == expected(step)
+        assert told.setdefault(step, playback.speed()) == playback.speed()
+
+
+def test_a_long_way_forwards_and_back(tmp_path: Path) -> None:
+    """Much more than a window: what is forgotten on the way is loaded again."""
+    engine, executor = fake_engine(num_blocks=64, block_size=4, max_num_seqs=2, enable_prefix_caching=False)
+    executor.reads = False
+    for number in range(600):
+        engine.submit(Request(f"r{number}", [7, 8], SamplingParams(max_tokens=30, ignore_eos=True)))
+    records = []
+    while engine.has_work():
+        it = engine.step()
+        assert it is not None
+        records.append(it)
+    at = {it.step: it for it in records}
+    playback = Playback(record(tmp_path / "run", (info_of(engine.config), records), packed=False))
+    assert playback.last_step > 2 * MOST_WINDOW
+    steps = [*range(1, playback.last_step, 61), *range(playback.last_step, 1, -97)]
+    for step in steps:
+        playback.show(step, step - 80, step + 5)
+        assert playback.live.step == step and playback.record_at(max(1, step - 80)) == at[max(1, step - 80)]
 
 
 def test_a_step_among_ten_thousand_waiting_is_there_at_once(tmp_path: Path) -> None:

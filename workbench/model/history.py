@@ -390,14 +390,14 @@ class History:
         """Iterations and output tokens a second over the last RATE_WINDOW seconds before `now`."""
         return self.speed_until(self.ends.end - 1, now)
 
-    def speed_until(self, step: int, now: float | None = None) -> tuple[float, float]:
-        """The same before the end of a step, or before `now` where that is later."""
+    def speed_until(self, step: int, now: float | None = None, most: int = 4096) -> tuple[float, float]:
+        """The same before the end of a step, or before `now` where that is later; over `most` steps at most."""
         if step <= self.ends.first:
             return 0.0, 0.0
         newest = self.ends[step]
         until = newest if now is None else max(now, newest)
         first = step
-        oldest = max(self.ends.first, first - 4096)
+        oldest = max(self.ends.first, first - most)
         while first > oldest and self.ends[first - 1] >= until - RATE_WINDOW:
             first -= 1
         steps = step + 1 - first

@@ -4,7 +4,9 @@ The panels read the same things as of a live history. Steps are those of the who
 are those of the window, which follows what is looked at. `live` is the state at the step shown: to a person that is
 where the recording stands.
 
-Invariant: after `show(step, first)` everything about the steps first..step is here, if the recording has them.
+Latencies and speeds are those of the RECENT steps up to the one shown, whatever else is loaded.
+Invariant: after `show(step, first)` everything about the steps first..step is here, if the recording has them. What is
+shown of a step does not depend on the way to it.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from engine.host import EngineInfo
 from engine.records import Iteration
 from engine.view import EngineView
 from workbench.model.build import Build
-from workbench.model.history import History
+from workbench.model.history import MOST_WAITING, History
+from workbench.model.latency import Latency
 
 MARGIN = 128
 """Steps loaded before the first one asked for, and after the last: the next few keys cost nothing."""
 MOST_WINDOW = 4096
+KEPT = MOST_WINDOW + 2 * MARGIN
+"""Steps in memory, at the least: what goes on at the right must not push out what is shown."""
+RECENT = 128
+"""Steps that latencies and speeds are of."""
 
 
 class Recorded(Protocol):
@@ -77,7 +84,7 @@ class Playback(History):
         self.recording = recording
         self._shown: EngineView | None = None
         super().__init__(
-            config.num_blocks, config.block_size, config.values(), MOST_WINDOW, model=info.model, dtype=info.dtype
+            config.num_blocks, config.block_size, config.values(), KEPT, model=info.model, dtype=info.dtype
         )
         self._first_build = self.builds[0]
         self.bookmarks = dict(recording.bookmarks)
@@ -87,18 +94,36 @@ class Playback(History):
     def show(self, step: int, first: int, last: int) -> None:
         """Stand at `step`, with everything from step `first` to step `last` (both near it) at hand."""
         step = self.clamp(step)
-        first = max(self.first_step, min(first, step), step - MOST_WINDOW // 2)
+        first = max(self.first_step, min(first, step - RECENT), step - MOST_WINDOW // 2)
         last = min(self.last_step, max(last, step), step + MOST_WINDOW // 2)
-        if not self._seqs or first < self._seqs.first or step > self._seqs.end + MARGIN:
+        if not self._seqs or first < self._oldest() or step > self._seqs.end + MARGIN:
             self._load(first)
         if last >= self._seqs.end:
             self._extend(last)
-        elif self._seqs.end - first > 2 * MOST_WINDOW:  # it would soon forget what is shown
-            self._load(first)
-            self._extend(last)
-        # the records after the last step (aborts of the end, a fault) belong to its picture
-        self._shown = self._tip if step == self.last_step else self.view_at(step).copy()
+        self._look(step)
         self.version += 1
+
+    def _oldest(self) -> int:
+        """The first step of which everything is still here."""
+        return max(self._seqs.first, self._first_kept())
+
+    def _look(self, step: int) -> None:
+        """Make the state at a step, and the latencies of the steps before it."""
+        start = step - RECENT
+        view = (self._chunks[0].view if start < self._oldest() else self.view_at(start)).copy()
+        latency = Latency()
+        for id in (*view.running, *view.swapped, *view.waiting_ids(MOST_WAITING)):
+            times = view.requests[id].token_times
+            if times:
+                latency.adopt(id, times[-1])
+        # the records after the last step (aborts of the end, a fault) belong to its picture
+        last = self._tip.seq if step == self.last_step else int(self._seqs[step])
+        while view.seq < last:
+            it = self._record(view.seq + 1)
+            assert it is not None
+            view.apply(it)
+            latency.fold(it, view)
+        self.latency, self._shown = latency, view
 
     def _load(self, first: int) -> None:
         view, records = self.recording.window(max(self.first_step, first - MARGIN), first)
@@ -144,4 +169,4 @@ class Playback(History):
         step = self.live.step
         if step not in range(self._seqs.first, self._seqs.end):
             return 0.0, 0.0
-        return self.speed_until(step)
+        return self.speed_until(step, most=RECENT)

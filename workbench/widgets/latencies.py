@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traces.stats import LEAST_FOR_P99
 from workbench.model.latency import ClientLatency
+from workbench.model.playback import RECENT
 from workbench.text import clean, fit, seconds
 from workbench.widgets.panel import Line, Panel, Scene
 
@@ -16,7 +17,7 @@ class Latencies(Panel):
     the planned arrival), median time between tokens, and preemptions.
 
     There is no 99th percentile below {LEAST_FOR_P99} requests: it would be the maximum under another name.
-    The newest 1000 requests and 4000 gaps of a client count."""
+    The newest 1000 requests and 4000 gaps of a client count; of a recording, the {RECENT} steps up to the cursor."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -25,7 +26,8 @@ class Latencies(Panel):
         self._version = -1
 
     def set_view(self, scene: Scene) -> None:
-        if scene.history.version != self._version and not 0 <= scene.now - self._made < EVERY:
+        often = not scene.playing and 0 <= scene.now - self._made < EVERY  # a recording's time goes as its cursor does
+        if scene.history.version != self._version and not often:
             self._rows = [*scene.history.latency.table()]
             if len(self._rows) > 1:
                 self._rows.append(scene.history.latency.overall())
@@ -33,7 +35,9 @@ class Latencies(Panel):
         super().set_view(scene)
 
     def note(self) -> str:
-        return "now" if self.scene is not None and self.scene.cursor is not None else ""
+        if self.scene is None or self.scene.cursor is None:
+            return ""
+        return f"{RECENT} steps" if self.scene.playing else "now"
 
     def content(self, width: int, height: int) -> list[Line]:
         look = self.look
