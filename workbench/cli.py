@@ -8,6 +8,7 @@ the commands that need them.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,19 +91,12 @@ def run(
     if repeat is None:
         repeat = 10 if workload is None and not showing.headless else 1
     options = RunOptions(
-        model=running.model,
+        **dataclasses.asdict(running),
         knobs=knobs,
-        dtype=running.dtype,
-        device=running.device,
-        threads=running.threads,
-        seed=running.seed,
-        costs=running.costs,
         workload=workload,
         no_workload=no_workload,
         repeat=repeat,
         skip_bad=skip_bad,
-        record=running.record,
-        record_text=running.record_text,
     )
     from workbench.serving import serve
 

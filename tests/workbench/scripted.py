@@ -84,6 +84,7 @@ class ScriptedHost:
         self.posted: list[Command] = []
         self.records: deque[Iteration] = deque()
         self.started = self.stopped = False
+        self.observer: Observer | None = None
         self.stuck = 0.0
         """Seconds `stop` takes before it gives up, like an engine inside one long step."""
         self.seq, self.step, self.version = 0, 0, 0
@@ -142,8 +143,9 @@ class ScriptedHost:
         if self.observer is not None:
             self.observer.close()
         self.observer = observer
-        for it in self.records if observer is not None else ():
-            observer.add(it)
+        if observer is not None:
+            for record in self.records:
+                observer.add(record)
 
     def now(self) -> float:
         return self.clock.now()

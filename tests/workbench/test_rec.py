@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from engine.commands import Submit
 from tests.workbench.test_cli import env, refusal, workbench  # noqa: F401
 from traces.recording import Recording
 
@@ -88,3 +90,22 @@ def test_mistakes_are_one_line(env: dict[str, str], recorded: tuple[Path, dict[s
     for command in ("info", "check", "pack", "rerun"):
         assert "no recording" in refusal(say(env, command, tmp_path / "other"))
     assert path.read_bytes() == before
+
+
+def test_a_session_for_the_screen_records_from_its_first_record(tmp_path: Path) -> None:
+    from engine.request import Request
+    from engine.sampling_params import SamplingParams
+    from workbench.session import RunOptions, build_session
+
+    options = RunOptions(model="tiny", no_workload=True, record=tmp_path / "run", record_text=False, seed=3)
+    session = build_session(options, None, lambda stage, done, total: None)
+    assert session.recorder is not None and (session.source, session.seed) == ("tiny", 3)
+    session.host.start()
+    session.host.post(Submit((Request("q", [1, 2, 3], SamplingParams(max_tokens=4, ignore_eos=True)),)))
+    ended = False
+    limit = time.monotonic() + 30
+    while not ended and time.monotonic() < limit:
+        ended = any(it.finished for it in session.host.drain())
+    assert ended and session.host.stop(10) and session.recorder.closed
+    recording = Recording.open(tmp_path / "run")
+    assert recording.closed and recording.last_step == 4 and recording.header.seed == 3 and not recording.header.tokens

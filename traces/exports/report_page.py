@@ -95,11 +95,16 @@ def _figure(value: object) -> str:
         case bool():
             return "on" if value else "off"
         case float():
-            return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+            return plain(value)
         case int():
             return f"{value:,}"
         case _:
             return str(value)
+
+
+def plain(value: float) -> str:
+    """Four digits that count, and never an exponent."""
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def _head(report: Report, summary: dict[str, Any], name: str) -> str:
@@ -131,7 +136,7 @@ def _head(report: Report, summary: dict[str, Any], name: str) -> str:
 
 
 def _pair(row: dict[str, Any]) -> str:
-    return " · ".join("–" if row[name] is None else f"{row[name] * 1000:,.4g}" for name in ("p50", "p99"))
+    return " · ".join("–" if row[name] is None else plain(row[name] * 1000) for name in ("p50", "p99"))
 
 
 def _share(value: float | None) -> str:
@@ -182,7 +187,7 @@ def _metrics(summary: dict[str, Any]) -> str:
         [
             DEFINITIONS[name].name,
             f"{summary[name]['n']:,}",
-            *("–" if summary[name][p] is None else f"{summary[name][p] * 1000:,.4g}" for p in PERCENTILES),
+            *("–" if summary[name][p] is None else plain(summary[name][p] * 1000) for p in PERCENTILES),
             DEFINITIONS[name].text,
         ]
         for name in names
@@ -254,7 +259,7 @@ def _preemptions(report: Report, summary: dict[str, Any]) -> str:
     lines = [
         (
             life.row.id, life.row.client, f"{count:,}", f"{life.row.swapped_out:,}", f"{life.row.recomputed_tokens:,}",
-            f"{life.row.requeue_s * 1000:,.4g}", life.row.finish_reason,
+            plain(life.row.requeue_s * 1000), life.row.finish_reason,
         )
         for count, _, life in worst
     ]  # fmt: skip

@@ -1,10 +1,11 @@
 """Groups: a keyframe and the records up to the next. An `ix` line at a group's end says what is in it.
 
-    o offset of the keyframe line · i first record · n records · s iteration before · st iterations · r first request
+    o offset of the keyframe line · p offset of the `ix` line before, -1: none
+    i first record · n records · s iteration before · st iterations · r first request · nr requests
     ids, q ids of the requests that arrived, and the offsets of their lines · voc offsets of `voc` lines · bm bookmarks
     x records (from i on) that ran nothing · m marks by iteration, the one before first · e ends · du durations
 
-Offsets but the first count from `o`. Times are base 64 of 32-bit nanoseconds (ends: since the end before), or a list
+Offsets in lists count from `o`. Times are base 64 of 32-bit nanoseconds (ends: since the end before), or a list
 of seconds where one does not fit. A file is opened by its `ix` lines alone.
 """
 
@@ -31,8 +32,10 @@ PREFIX = b'\n{"k":"ix"'
 class Summary:
     """An `ix` line while its group grows."""
 
-    def __init__(self, offset: int, seq: int, step: int, first_request: int, end: Units) -> None:
+    def __init__(self, offset: int, seq: int, step: int, first_request: int, end: Units, previous: int = -1) -> None:
+        """previous: offset of the `ix` line before."""
         self.offset = offset
+        self._previous = previous
         self.seq, self.step, self.first_request = seq, step, first_request
         self.records = 0
         self.ids: list[str] = []
@@ -66,7 +69,8 @@ class Summary:
 
     def line(self) -> dict[str, Any]:
         line: dict[str, Any] = {
-            "k": "ix", "o": self.offset, "i": self.seq, "n": self.records, "s": self.step, "st": len(self._ends),
+            "k": "ix", "o": self.offset, "p": self._previous, "i": self.seq, "n": self.records,
+            "s": self.step, "st": len(self._ends),
             "r": self.first_request, "nr": len(self.ids), "t": self._base,
             "m": binascii.b2a_base64(self._marks, newline=False).decode("ascii"),
             "e": self._packed_ends(), "du": _packed([round(one * 1e9) for one in self._durations], self._durations),
@@ -219,6 +223,11 @@ class Groups:
             if bits and 0 < place <= len(marks):
                 marks[place - 1] |= bits
         return marks, np.concatenate(self._ends), np.concatenate(self._durations)
+
+    @property
+    def first_step(self) -> int:
+        """The first iteration in it."""
+        return self.all[0].step + 1 if self.all else 1
 
     def recent_durations(self, count: int) -> list[float]:
         """Of the last iterations, oldest first."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from traces.errors import RecordingError
 from traces.recording.groups import PREFIX
+
+_HEAD = re.compile(rb'\{"k":"ix","o":\d+,"p":(-?\d+),')
 
 
 class Source(Protocol):
@@ -62,6 +65,11 @@ class PlainSource:
             start = after
 
     def index_lines(self, start: int) -> Iterator[tuple[int, bytes]]:
+        chain = self._chain(start)
+        if chain is not None:
+            for at in reversed(chain):
+                yield at, self.line_at(at)
+            return
         find = self._map.find
         at = find(PREFIX, max(0, start - 1))
         while at >= 0:
@@ -70,6 +78,24 @@ class PlainSource:
                 return
             yield at + 1, self._map[at + 1 : end]
             at = find(PREFIX, end)
+
+    def _chain(self, start: int) -> list[int] | None:
+        """Places of all index lines from `start` on, last one first, each told by the next; None: the chain is broken.
+
+        So a file of gigabytes is opened without reading it. Where it is broken, index lines are looked for instead.
+        """
+        at = self._map.rfind(PREFIX)
+        while at >= 0 and self._map.find(b"\n", at + 1) < 0:  # cut in the middle of one
+            at = self._map.rfind(PREFIX, 0, at)
+        at += 1
+        places: list[int] = []
+        while at >= start:
+            head = _HEAD.match(self._map[at : at + 80])
+            if head is None or int(head[1]) >= at:
+                return None
+            places.append(at)
+            at = int(head[1])
+        return places
 
     def close(self) -> None:
         if isinstance(self._map, mmap.mmap):

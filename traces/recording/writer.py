@@ -35,6 +35,8 @@ from traces.recording.track import Track
 KEY_EVERY = 128
 KEY_LEAST = 16
 """Records between two keyframes at least, however often knobs change."""
+MANY_ARRIVALS = 512
+"""In one group, after which the next keyframe comes soon: reading them takes long."""
 SUFFIX = ".wbrec.jsonl"
 
 
@@ -67,6 +69,8 @@ class Recorder:
         self.records = 0
         self.closed = False
         self._requests = 0
+        self._last_index = -1
+        """Where the last `ix` line is."""
         self._lock = threading.Lock()
         self._sha = hashlib.sha256()
         self._marks = Marks()
@@ -154,6 +158,7 @@ class Recorder:
         """All that is to be written with a record."""
         data = b""
         if self._since >= KEY_EVERY or (self._soon and self._since >= KEY_LEAST):
+            self._last_index = self.bytes
             data = dump(self._summary.line())
             self._begin_group(self.bytes + len(data))
             data += dump(keyframe(self._encoder, self._knobs))
@@ -170,7 +175,7 @@ class Recorder:
             self._requests += len(it.arrived)
         summary.add(it, self._marks.add(it))
         self._since += 1
-        if it.knobs or it.rebuilt is not None:
+        if it.knobs or it.rebuilt is not None or len(summary.ids) > MANY_ARRIVALS:
             self._soon = True
         return data + line
 
@@ -179,7 +184,9 @@ class Recorder:
         track = encoder.track
         end: Units = track.end
         track.begin_group(end)
-        self._summary = Summary(offset, track.view.seq + 1, track.view.step, encoder.numbers.next, end)
+        self._summary = Summary(
+            offset, track.view.seq + 1, track.view.step, encoder.numbers.next, end, self._last_index
+        )
         self._since, self._soon = 0, False
 
     def _prelude(self, offset: int) -> bytes:
@@ -197,6 +204,7 @@ class Recorder:
             summary.arrived(request.id, at)
             at += len(data)
             parts.append(data)
+        self._last_index = at
         parts.append(dump(summary.line()))
         return b"".join(parts)
 

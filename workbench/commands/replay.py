@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,19 +153,12 @@ def replay(
         loop={None: "file", True: "closed", False: "open"}[loop],
     )
     run = RunOptions(
-        model=running.model,
+        **dataclasses.asdict(running),
         knobs=knobs,
-        dtype=running.dtype,
-        device=running.device,
-        threads=running.threads,
-        seed=running.seed,
-        costs=running.costs,
         workload=file,
         repeat=repeat,
         skip_bad=not reading.strict,
         replay=asked,
-        record=running.record,
-        record_text=running.record_text,
     )
     check_options(run)
 

@@ -306,7 +306,10 @@ class History:
         """The state after an executed step. Valid until the next call; not to be changed or kept."""
         if not self._seqs:
             return self._tip
-        seq = int(self._seqs[self.clamp(step)])
+        return self._view_after(int(self._seqs[self.clamp(step)]))
+
+    def _view_after(self, seq: int) -> EngineView:
+        """The same after any record that is here."""
         start = next(chunk for chunk in reversed(self._chunks) if chunk.view.seq < seq)
         past = self._past
         if past is None or not start.view.seq <= past.seq <= seq:

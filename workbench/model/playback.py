@@ -4,9 +4,8 @@ The panels read the same things as of a live history. Steps are those of the who
 are those of the window, which follows what is looked at. `live` is the state at the step shown: to a person that is
 where the recording stands.
 
-Latencies and speeds are those of the RECENT steps up to the one shown, whatever else is loaded.
-Invariant: after `show(step, first)` everything about the steps first..step is here, if the recording has them. What is
-shown of a step does not depend on the way to it.
+Latencies and speeds are those of the steps first..step: not of what else is loaded, and nothing of the future.
+Invariant: after `show(step, first)` everything about the steps first..step is here, if the recording has them.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ from workbench.model.build import Build
 from workbench.model.history import MOST_WAITING, History
 from workbench.model.latency import Latency
 
-MARGIN = 128
-"""Steps loaded before the first one asked for, and after the last: the next few keys cost nothing."""
+AHEAD = 64
+"""Steps loaded at once when what follows the window is needed: playing on must not load at every step."""
 MOST_WINDOW = 4096
-KEPT = MOST_WINDOW + 2 * MARGIN
+KEPT = MOST_WINDOW + 2 * AHEAD
 """Steps in memory, at the least: what goes on at the right must not push out what is shown."""
-RECENT = 128
-"""Steps that latencies and speeds are of."""
 
 
 class Recorded(Protocol):
@@ -83,6 +80,8 @@ class Playback(History):
         config = info.config
         self.recording = recording
         self._shown: EngineView | None = None
+        self._from = 0
+        """First step of the picture."""
         super().__init__(
             config.num_blocks, config.block_size, config.values(), KEPT, model=info.model, dtype=info.dtype
         )
@@ -94,23 +93,22 @@ class Playback(History):
     def show(self, step: int, first: int, last: int) -> None:
         """Stand at `step`, with everything from step `first` to step `last` (both near it) at hand."""
         step = self.clamp(step)
-        first = max(self.first_step, min(first, step - RECENT), step - MOST_WINDOW // 2)
+        first = max(self.first_step, min(first, step), step - MOST_WINDOW // 2)
         last = min(self.last_step, max(last, step), step + MOST_WINDOW // 2)
-        if not self._seqs or first < self._oldest() or step > self._seqs.end + MARGIN:
-            self._load(first)
-        if last >= self._seqs.end:
+        oldest = max(self._seqs.first, self._first_kept())
+        if not self._seqs or first < oldest or step > self._seqs.end + AHEAD:
+            self._load(first, last)
+        elif last >= self._seqs.end:
+            self._extend(last + AHEAD)
+        if last == self.last_step:
             self._extend(last)
-        self._look(step)
+        self._look(step, first)
         self.version += 1
 
-    def _oldest(self) -> int:
-        """The first step of which everything is still here."""
-        return max(self._seqs.first, self._first_kept())
-
-    def _look(self, step: int) -> None:
-        """Make the state at a step, and the latencies of the steps before it."""
-        start = step - RECENT
-        view = (self._chunks[0].view if start < self._oldest() else self.view_at(start)).copy()
+    def _look(self, step: int, first: int) -> None:
+        """Make the state at a step, and the latencies of the steps `first` to `step`."""
+        before = int(self._seqs[first]) - 1
+        view = (self._chunks[0].view if self._chunks[0].view.seq >= before else self._view_after(before)).copy()
         latency = Latency()
         for id in (*view.running, *view.swapped, *view.waiting_ids(MOST_WAITING)):
             times = view.requests[id].token_times
@@ -123,23 +121,21 @@ class Playback(History):
             assert it is not None
             view.apply(it)
             latency.fold(it, view)
-        self.latency, self._shown = latency, view
+        self.latency, self._shown, self._from = latency, view, first
 
-    def _load(self, first: int) -> None:
-        view, records = self.recording.window(max(self.first_step, first - MARGIN), first)
+    def _load(self, first: int, last: int) -> None:
+        view, records = self.recording.window(first, last)
         self._begin(view, Build(0, view.model, view.dtype) if view.model else self._first_build)
         for it in records:
             self.append(it)
         self.changed_blocks = set(range(self._tip.num_blocks))
 
     def _extend(self, last: int) -> None:
-        enough = last + MARGIN
-        if self._tip.step >= enough:
-            return
+        """Take in what follows, to the records after step `last` where it is the recording's last one."""
         for it in self.recording.iterations(self._tip.seq + 1):
-            self.append(it)
-            if it.executed and it.step >= enough:
+            if it.executed and it.step > last:
                 break
+            self.append(it)
 
     # ---- reading ----------------------------------------------------------------------------------
 
@@ -169,4 +165,4 @@ class Playback(History):
         step = self.live.step
         if step not in range(self._seqs.first, self._seqs.end):
             return 0.0, 0.0
-        return self.speed_until(step, most=RECENT)
+        return self.speed_until(step, most=step - self._from)

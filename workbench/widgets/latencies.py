@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from traces.stats import LEAST_FOR_P99
-from workbench.model.latency import ClientLatency
-from workbench.model.playback import RECENT
+from workbench.model.latency import ClientLatency, Latency
 from workbench.text import clean, fit, seconds
 from workbench.widgets.panel import Line, Panel, Scene
 
@@ -17,17 +16,20 @@ class Latencies(Panel):
     the planned arrival), median time between tokens, and preemptions.
 
     There is no 99th percentile below {LEAST_FOR_P99} requests: it would be the maximum under another name.
-    The newest 1000 requests and 4000 gaps of a client count; of a recording, the {RECENT} steps up to the cursor."""
+    The newest 1000 requests and 4000 gaps of a client count."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._rows: list[ClientLatency] = []
         self._made = -1.0
         self._version = -1
+        self._of: Latency | None = None
 
     def set_view(self, scene: Scene) -> None:
-        often = not scene.playing and 0 <= scene.now - self._made < EVERY  # a recording's time goes as its cursor does
-        if scene.history.version != self._version and not often:
+        latency = scene.history.latency  # of a recording another one with every stretch that is loaded
+        late = scene.history.version != self._version and not 0 <= scene.now - self._made < EVERY
+        if late or latency is not self._of:
+            self._of = latency
             self._rows = [*scene.history.latency.table()]
             if len(self._rows) > 1:
                 self._rows.append(scene.history.latency.overall())
@@ -37,7 +39,7 @@ class Latencies(Panel):
     def note(self) -> str:
         if self.scene is None or self.scene.cursor is None:
             return ""
-        return f"{RECENT} steps" if self.scene.playing else "now"
+        return "near this step" if self.scene.playing else "now"
 
     def content(self, width: int, height: int) -> list[Line]:
         look = self.look

@@ -87,8 +87,8 @@ def test_what_is_not_read_is_known_by_its_length(tmp_path: Path, monkeypatch: py
         expected.apply(it)
     view, _ = recording.before(group.seq)
     lengths = {id: (len(r.prompt_ids), r.output_len) for id, r in expected.requests.items() if id in living(expected)}
-    for name in ("_prompt_ids", "_records"):
-        monkeypatch.setattr(recording, name, lambda *_: pytest.fail("was read"))
+    for name in ("_prompt_ids", "records"):
+        monkeypatch.setattr(recording._store, name, lambda *_: pytest.fail("was read"))
     assert {id: (view.requests[id].prompt_len, view.requests[id].output_len) for id in lengths} == lengths
 
 
