@@ -84,7 +84,7 @@ def live(made: Made) -> History:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
     ("make", "seed"),
-    [(rebuilt_runs, 0), (rebuilt_runs, 1), (odd_runs, 2), (static_batches, 4), (long_queue, 5)],
+    [(rebuilt_runs, 0), (rebuilt_runs, 1), (odd_runs, 2), (odd_runs, 3), (static_batches, 4), (long_queue, 5)],
 )
 def test_what_is_shown_is_what_was_seen(make: Callable[[int], Made], seed: int, packed: bool, tmp_path: Path) -> None:
     made = make(seed)

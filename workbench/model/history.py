@@ -124,11 +124,11 @@ class History:
                 row.admitted, self._admissions = self._admissions, self._admissions + 1
             if view.requests[id].token_times:
                 self.latency.adopt(id, view.requests[id].token_times[-1])
-        for id in view.swapped:
-            self.rows[id].idle = Cell.SWAPPED
         for id, request in view.requests.items():
             if id not in self.rows and request.status is not RequestStatus.FINISHED:
                 self.rows[id] = Row(id, view.step + 1, self._keep)
+            if request.status is RequestStatus.SWAPPED:  # some policies keep them among the waiting ones
+                self.rows[id].idle = Cell.SWAPPED
 
     # ---- growing ----------------------------------------------------------------------------------
 
