@@ -10,7 +10,8 @@ engine's only when more than that many preempted or prioritised requests wait.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 from engine.knobs import KnobValue
 from engine.records import Arrived, Finished, Iteration, Phase, Preempted, Reason, Rebuilt
@@ -303,9 +304,12 @@ class EngineView:
             del self._done[: len(self._done) - KEEP_FINISHED]
 
 
+_ALL_FIELDS = attrgetter(*[one.name for one in fields(RequestView)])
+
+
 def copy_request(request: RequestView) -> RequestView:
     """One that goes on by itself."""
-    new = copy.copy(request)
+    new = RequestView(*_ALL_FIELDS(request))  # a third of the time of copy.copy, and there may be thousands
     # `copy`, not `list`: what a recording has not read yet stays unread
     new.blocks = request.blocks.copy()
     new.token_ids = request.token_ids.copy()

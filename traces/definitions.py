@@ -54,7 +54,7 @@ DEFINITIONS: dict[str, Definition] = {
     "requeue_s": Definition(
         "requeue",
         "s",
-        "Waits after preemptions, until scheduled again, added up. 0 for a request that was never preempted. "
+        "Waits after preemptions, until scheduled again or ended, added up. 0 for a request that was never preempted. "
         "Computing lost tokens again is not part of it.",
     ),
     "tpot_s": Definition(
@@ -66,8 +66,8 @@ DEFINITIONS: dict[str, Definition] = {
     "itl_s": Definition(
         "ITL",
         "s",
-        "Gaps between neighbouring tokens of a request, pooled over all requests. Long answers weigh more than in "
-        f"TPOT. Percentiles are exact up to {KEEP:,} gaps, and within 0.5 % beyond; mean and max are always exact.",
+        "Gaps between neighbouring tokens of a request, pooled over all completed requests. Long answers weigh more "
+        f"than in TPOT. Percentiles are exact up to {KEEP:,} gaps, and within 0.5 % beyond; mean and max are exact.",
     ),
     "itl_max_s": Definition(
         "ITL max",

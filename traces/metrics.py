@@ -127,9 +127,7 @@ class Metrics:
             row.times.append(now)
         self.output_tokens += len(it.tokens)
         for done in it.finished:
-            ended.append(self._finish(done, now))
-        if it.executed or it.arrived:
-            self._end = it.t_end
+            ended.append(self._finish(done, it.t_start))
         self.swap_s += it.timings.swap
         if any(it.copied):
             self.copied = Copied(*map(sum, zip(self.copied, it.copied, strict=True)))
@@ -156,6 +154,7 @@ class Metrics:
 
     def _execute(self, it: Iteration, recomputed: int) -> None:
         self.iterations += 1
+        self._end = it.t_end
         total, used, padding = self.slots
         self.slots = Slots(total + it.slots.total, used + it.slots.used, padding + it.slots.padding)
         self.recomputed_tokens += recomputed
@@ -164,11 +163,12 @@ class Metrics:
         free = min(it.free_blocks_mid, it.free_blocks)
         self.peak_used = max(self.peak_used, self.allocated - 1 - it.off_blocks - free)
 
-    def _finish(self, done: Finished, now: float) -> RequestRow:
+    def _finish(self, done: Finished, begun: float) -> RequestRow:
+        """begun: when the record began; one that waited until then and ended did so at that moment."""
         row = self.live.pop(done.id)
         row.finish_reason, row.detail = str(done.reason), done.detail
         row.preemptions, row.cached_tokens = done.preemptions, done.cached_tokens
-        row.resume(now)
+        row.resume(begun)
         if done.tail:
             row.pieces.append(done.tail)
         if done.reason not in COMPLETED:
@@ -196,8 +196,9 @@ class Metrics:
 
     @property
     def wall_s(self) -> float | None:
-        """From the first planned arrival to the end of the last iteration."""
-        return minus(self._end, self._start)
+        """From the first planned arrival to the end of the last iteration; 0 if all were aborted before their time."""
+        wall = minus(self._end, self._start)
+        return None if wall is None else max(0.0, wall)
 
     def summary(self) -> dict[str, Any]:
         """The object `--json` prints; definitions.py defines what is in it. Plain JSON: no infinities, no NaN.

@@ -4,8 +4,9 @@ Up to the fork every command comes before the very record that followed it, at t
 scheduler decides must be what was decided then. After it requests arrive when they were planned to, aborts and knob
 changes come at the time they came. Being paused, or held at a pace, is repeated before the fork and forgotten after it:
 it says how a person watched, not what the engine was asked to do.
-Omission: what led to no command that was obeyed (refused requests and knob values, notices) is not repeated, so records
-that told of nothing else have no counterpart.
+Omission: requests of a closed loop arrive when they did in the recording; a note says how many. What led to no command
+that was obeyed (refused requests and knob values, notices) is not repeated, so records that told of nothing else have
+no counterpart.
 """
 
 from __future__ import annotations
@@ -158,6 +159,7 @@ class Conductor:
         due: list[_Due] = []
         taken = set(engine.scheduler.requests)
         planned: list[Request] = []
+        followers = 0
         for seq, commands in self.journal.commands.items():
             if seq < start:
                 continue
@@ -165,6 +167,7 @@ class Conductor:
             for command in commands.in_order():
                 match command:
                     case Life():
+                        followers += command.arrived.after in taken
                         if command.arrived.id in taken:
                             due.append(_Due(command.arrived.arrival, next(order), self._submit_later(command)))
                         else:
@@ -179,6 +182,10 @@ class Conductor:
                         self.notes.append(
                             f"the recorded engine was built anew at {time:.1f} s; the one here stays as it is"
                         )
+        if followers:
+            self.notes.append(
+                f"closed loop: {followers} requests that waited for others arrive as recorded, however those do here"
+            )
         now = self.clock.now()
         for request in planned:
             # Whether it fits is asked when it arrives: the pool may be another one then.

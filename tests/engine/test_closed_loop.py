@@ -16,6 +16,7 @@ from engine.plan import Plan
 from engine.records import Iteration
 from engine.request import FinishReason, Request
 from engine.sampling_params import SamplingParams
+from engine.whatif.fork import fork
 from engine.whatif.journal import Journal
 from engine.whatif.rerun import Rerun
 from tests.engine.fakes import FakeExecutor, fake_engine
@@ -312,3 +313,16 @@ def test_the_plan_is_left_alone_by_waiting_requests() -> None:
         engine.submit(request)
     it = engine.step()
     assert it is not None and (it.num_waiting, it.planned, len(plans[0].items)) == (0, 1, 1)
+
+
+def test_a_future_says_that_its_loop_is_open() -> None:
+    asked: dict[str, Any] = {"num_blocks": 40, "block_size": 4}
+    engine, clock = engine_of(**asked)
+    for request in (turn("a"), turn("b", "a", 3.0), turn("c", "b", 0.5), turn("d")):
+        engine.submit(request)
+    journal = Journal(engine.config)
+    for it in drain(engine, clock):
+        journal.add(it)
+    (note,) = [note for note in fork(journal, 1, {"max_num_seqs": 1}).notes if "closed loop" in note]
+    assert note.startswith("closed loop: 2 requests")  # b waits for a, which runs, and c for b
+    assert not any("closed loop" in note for note in fork(journal, journal.steps - 1, {}).notes)

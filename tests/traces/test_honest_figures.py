@@ -235,7 +235,7 @@ def test_requeue_by_hand() -> None:
     metrics.add(record(2, 5, 6, scheduled=(scheduled("a", 5, recomputed=4, kind=Kind.RESUMED),), tokens=(token("a"),)))
     metrics.add(record(3, 7, 8, preempted=(out,)))
     (row,) = metrics.add(record(4, 9, 10, finished=(finished("a", preemptions=2),)))
-    assert row.as_dict()["requeue_s"] == 6.0 and row.as_dict()["queue_s"] == 0.0
+    assert row.as_dict()["requeue_s"] == 5.0 and row.as_dict()["queue_s"] == 0.0
     assert row.as_dict()["itl_max_s"] == 5.0 and row.as_dict()["tpot_s"] == 5.0 and row.as_dict()["ttft_s"] == 1.0
     assert row.as_dict()["norm_s"] == 3.0 and row.as_dict()["e2e_s"] == 6.0
     assert metrics.summary()["tokens"] == {"prompt": 4, "output": 2, "cached": 0, "recomputed": 4}

@@ -75,7 +75,7 @@ def test_nobody_was_good_is_0_and_nobody_was_there_is_null() -> None:
     metrics = Metrics(info(), slo=Slo.preset("chat"))
     assert metrics.summary()["slo_attainment"] is metrics.summary()["goodput_rps"] is None
     assert metrics.summary()["good"] == 0
-    metrics.add(record(0, 0, 1, arrived=(arrived("a", 0.0),)))
+    metrics.add(record(0, 0, 1, arrived=(arrived("a", 0.0),), scheduled=(scheduled("a", 4, kind=Kind.NEW),)))
     assert (metrics.summary()["slo_attainment"], metrics.summary()["goodput_rps"]) == (0.0, 0.0)
 
 

@@ -124,11 +124,11 @@ class History:
                 row.admitted, self._admissions = self._admissions, self._admissions + 1
             if view.requests[id].token_times:
                 self.latency.adopt(id, view.requests[id].token_times[-1])
-        for id in view.swapped:
-            self.rows[id].idle = Cell.SWAPPED
         for id, request in view.requests.items():
             if id not in self.rows and request.status is not RequestStatus.FINISHED:
                 self.rows[id] = Row(id, view.step + 1, self._keep)
+            if request.status is RequestStatus.SWAPPED:  # some policies keep them among the waiting ones
+                self.rows[id].idle = Cell.SWAPPED
 
     # ---- growing ----------------------------------------------------------------------------------
 
@@ -311,7 +311,10 @@ class History:
         """The state after an executed step. Valid until the next call; not to be changed or kept."""
         if not self._seqs:
             return self._tip
-        seq = int(self._seqs[self.clamp(step)])
+        return self._view_after(int(self._seqs[self.clamp(step)]))
+
+    def _view_after(self, seq: int) -> EngineView:
+        """The same after any record that is here."""
         start = next(chunk for chunk in reversed(self._chunks) if chunk.view.seq < seq)
         past = self._past
         if past is None or not start.view.seq <= past.seq <= seq:
@@ -395,14 +398,14 @@ class History:
         """Iterations and output tokens a second over the last RATE_WINDOW seconds before `now`."""
         return self.speed_until(self.ends.end - 1, now)
 
-    def speed_until(self, step: int, now: float | None = None) -> tuple[float, float]:
-        """The same before the end of a step, or before `now` where that is later."""
+    def speed_until(self, step: int, now: float | None = None, most: int = 4096) -> tuple[float, float]:
+        """The same before the end of a step, or before `now` where that is later; over `most` steps at most."""
         if step <= self.ends.first:
             return 0.0, 0.0
         newest = self.ends[step]
         until = newest if now is None else max(now, newest)
         first = step
-        oldest = max(self.ends.first, first - 4096)
+        oldest = max(self.ends.first, first - most)
         while first > oldest and self.ends[first - 1] >= until - RATE_WINDOW:
             first -= 1
         steps = step + 1 - first

@@ -4,6 +4,7 @@ The panels read the same things as of a live history. Steps are those of the who
 are those of the window, which follows what is looked at. `live` is the state at the step shown: to a person that is
 where the recording stands.
 
+Latencies and speeds are those of the steps first..step: not of what else is loaded, and nothing of the future.
 Invariant: after `show(step, first)` everything about the steps first..step is here, if the recording has them.
 """
 
@@ -19,11 +20,14 @@ from engine.host import EngineInfo
 from engine.records import Iteration
 from engine.view import EngineView
 from workbench.model.build import Build
-from workbench.model.history import History
+from workbench.model.history import MOST_WAITING, History
+from workbench.model.latency import Latency
 
 AHEAD = 64
 """Steps loaded at once when what follows the window is needed: playing on must not load at every step."""
 MOST_WINDOW = 4096
+KEPT = MOST_WINDOW + 2 * AHEAD
+"""Steps in memory, at the least: what goes on at the right must not push out what is shown."""
 
 
 class Recorded(Protocol):
@@ -76,8 +80,10 @@ class Playback(History):
         config = info.config
         self.recording = recording
         self._shown: EngineView | None = None
+        self._from = 0
+        """First step of the picture."""
         super().__init__(
-            config.num_blocks, config.block_size, config.values(), MOST_WINDOW, model=info.model, dtype=info.dtype
+            config.num_blocks, config.block_size, config.values(), KEPT, model=info.model, dtype=info.dtype
         )
         self._first_build = self.builds[0]
         self._loaded_from = self.first_step
@@ -90,16 +96,33 @@ class Playback(History):
         step = self.clamp(step)
         first = max(self.first_step, min(first, step), step - MOST_WINDOW // 2)
         last = min(self.last_step, max(last, step), step + MOST_WINDOW // 2)
-        tired = self._seqs and self._seqs.end - first > 2 * MOST_WINDOW  # it would soon forget what is shown
-        if not self._seqs or first < self._seqs.first or step > self._seqs.end + AHEAD or tired:
+        oldest = max(self._seqs.first, self._first_kept())
+        if not self._seqs or first < oldest or step > self._seqs.end + AHEAD:
             self._load(first, last)
         elif last >= self._seqs.end:
             self._extend(last + AHEAD)
         if last == self.last_step:
             self._extend(last)
-        # the records after the last step (aborts of the end, a fault) belong to its picture
-        self._shown = self._tip if step == self.last_step else self.view_at(step).copy()
+        self._look(step, first)
         self.version += 1
+
+    def _look(self, step: int, first: int) -> None:
+        """Make the state at a step, and the latencies of the steps `first` to `step`."""
+        before = int(self._seqs[first]) - 1
+        view = (self._chunks[0].view if self._chunks[0].view.seq >= before else self._view_after(before)).copy()
+        latency = Latency()
+        for id in (*view.running, *view.swapped, *view.waiting_ids(MOST_WAITING)):
+            times = view.requests[id].token_times
+            if times:
+                latency.adopt(id, times[-1])
+        # the records after the last step (aborts of the end, a fault) belong to its picture
+        last = self._tip.seq if step == self.last_step else int(self._seqs[step])
+        while view.seq < last:
+            it = self._record(view.seq + 1)
+            assert it is not None
+            view.apply(it)
+            latency.fold(it, view)
+        self.latency, self._shown, self._from = latency, view, first
 
     def _load(self, first: int, last: int) -> None:
         view, records = self.recording.window(first, last)
@@ -148,4 +171,4 @@ class Playback(History):
         step = self.live.step
         if step not in range(self._seqs.first, self._seqs.end):
             return 0.0, 0.0
-        return self.speed_until(step)
+        return self.speed_until(step, most=step - self._from)
