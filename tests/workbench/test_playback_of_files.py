@@ -20,6 +20,7 @@ from tests.traces.recording.runs import assert_same_view, info_of, random_run
 from traces.recording import Header, Recorder, Recording
 from traces.recording.pack import pack
 from workbench.model.history import History
+from workbench.model.letters import NONE_LEFT
 from workbench.model.playback import MOST_WINDOW, Playback
 
 SERIES = ("decode", "prefill", "recompute", "budget", "outputs", "ends")
@@ -110,6 +111,7 @@ def test_what_is_shown_is_what_was_seen(make: Callable[[int], Made], seed: int, 
         alive = {*seen.running, *seen.queued}
         order = [id for id in playback.order(playback.live) if id in alive]
         assert set(order) == {id for id in history.order(seen) if id in alive}
+        assert make is not long_queue or NONE_LEFT not in map(playback.letters.of, seen.running)
         for id in order:
             assert playback.rows[id].cells(first, step + 1, step) == history.rows[id].cells(first, step + 1, step)
             assert [one for one in playback.preemptions_of(id, step) if one[0] >= first] == [

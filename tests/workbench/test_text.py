@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from engine.knobs import KNOBS
-from workbench.text import clean, fit, fit_name, seconds, wrap
+from workbench.text import clean, fit, fit_name, seconds, width_of, wrap
 
 NASTY = (
     "\x1b[31mred\x1b[0m", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\link",

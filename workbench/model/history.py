@@ -37,6 +37,8 @@ BIG_POOL = 16384
 """Above this many blocks the copies are made less often: one of 16k blocks takes 0.4 MB."""
 LIMIT_WINDOW = 64
 FADE_STEPS = 20
+SPARE_LETTERS = 20
+"""Of those that wait already, so many letters are kept for requests that are admitted soon."""
 MOST_WAITING = 256
 """Rows of waiting requests that are offered; the rest are counted."""
 MOST_BEFORE = 1000
@@ -115,20 +117,29 @@ class History:
         self._adopt(view)
 
     def _adopt(self, view: EngineView) -> None:
-        """Rows, letters and latencies of the requests that are there already."""
+        """Rows, letters and latencies of the requests that are there already, but for those far back in the queue."""
+        self._begun = view.step + 1
         waiting = view.waiting_ids(MOST_WAITING)
         for id in (*view.running, *view.swapped, *waiting):
-            row = self.rows[id] = Row(id, view.step + 1, self._keep)
-            self.letters.give(id)
-            if view.requests[id].first_scheduled is not None:
-                row.admitted, self._admissions = self._admissions, self._admissions + 1
-            if view.requests[id].token_times:
-                self.latency.adopt(id, view.requests[id].token_times[-1])
-        for id, request in view.requests.items():
-            if id not in self.rows and request.status is not RequestStatus.FINISHED:
-                self.rows[id] = Row(id, view.step + 1, self._keep)
+            row, request = self._row(id), view.requests[id]
             if request.status is RequestStatus.SWAPPED:  # some policies keep them among the waiting ones
-                self.rows[id].idle = Cell.SWAPPED
+                row.idle = Cell.SWAPPED
+            if request.first_scheduled is not None:
+                row.admitted, self._admissions = self._admissions, self._admissions + 1
+            if request.token_times:
+                self.latency.adopt(id, request.token_times[-1])
+        for id in (*view.running, *view.swapped):
+            self.letters.give(id)
+        for id in waiting:
+            if id not in view.swapped and self.letters.left > SPARE_LETTERS:
+                self.letters.give(id)
+
+    def _row(self, id: str) -> Row:
+        """Of a request; one that was far back in the queue when this history began gets it when it comes up."""
+        row = self.rows.get(id)
+        if row is None:
+            row = self.rows[id] = Row(id, self._begun, self._keep)
+        return row
 
     # ---- growing ----------------------------------------------------------------------------------
 
@@ -167,9 +178,8 @@ class History:
 
     def _cells(self, it: Iteration) -> None:
         step = it.step
-        rows = self.rows
         for item in it.scheduled:
-            row = rows[item.id]
+            row = self._row(item.id)
             if row.admitted is None:
                 row.admitted = self._admissions
                 self._admissions += 1
@@ -185,14 +195,14 @@ class History:
             row.put(step, code)
             row.idle = Cell.WAIT
         for victim in it.preempted:
-            row, swapped = rows[victim.id], victim.swapped_blocks > 0
+            row, swapped = self._row(victim.id), victim.swapped_blocks > 0
             row.put(step, Cell.SWAP_OUT if swapped else Cell.PREEMPTED)
             row.idle = Cell.SWAPPED if swapped else Cell.WAIT
             row.preempted.append((step, victim))
             del row.preempted[:-MOST_PREEMPTED]
             self.ever_swapped |= swapped
         for done in it.finished:
-            row = rows[done.id]
+            row = self._row(done.id)
             bad = done.reason in (FinishReason.ABORT, FinishReason.ERROR)
             cut = not bad and cut_short(self._tip.requests.get(done.id))
             row.put(step, Cell.ABORTED if bad else Cell.CUT if cut else Cell.FINISHED)

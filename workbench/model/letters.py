@@ -20,6 +20,10 @@ class Letters:
         self._free = deque(ALPHABET)
         self._of: dict[str, str] = {}
 
+    @property
+    def left(self) -> int:
+        return len(self._free)
+
     def give(self, id: str) -> str:
         letter = self._free.popleft() if self._free else NONE_LEFT
         self._of[id] = letter
@@ -27,7 +31,7 @@ class Letters:
 
     def promote(self, id: str) -> None:
         """A request without a letter starts to matter: give it one if there is one."""
-        if self._of.get(id) == NONE_LEFT and self._free:
+        if self.of(id) == NONE_LEFT and self._free:
             self._of[id] = self._free.popleft()
 
     def give_back(self, id: str) -> None:

@@ -122,6 +122,8 @@ class Playback(History):
             assert it is not None
             view.apply(it)
             latency.fold(it, view)
+        for id in view.waiting_ids(MOST_WAITING):
+            self._row(id)
         self.latency, self._shown, self._from = latency, view, first
 
     def _load(self, first: int, last: int) -> None:
