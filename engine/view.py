@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
 from engine.knobs import KnobValue
-from engine.records import Arrived, Finished, Iteration, Phase, Preempted, Reason, Rebuilt
+from engine.records import Arrived, Finished, Iteration, Kind, Phase, Preempted, Reason, Rebuilt
 from engine.request import FinishReason, RequestStatus
 from engine.sampling_params import SamplingParams
 
@@ -204,12 +204,13 @@ class EngineView:
         for victim in it.preempted:
             self._preempt(victim)
         self._schedule(it)
-        for token in it.tokens:
-            request = self.requests[token.id]
-            request.token_ids.append(token.token_id)
-            request.token_times.append(it.t_end)
-            request.token_steps.append(it.step)
-            request.pieces.append(token.text)
+        requests, now, step = self.requests, it.t_end, it.step
+        for id, token_id, text in it.tokens:
+            request = requests[id]
+            request.token_ids.append(token_id)
+            request.token_times.append(now)
+            request.token_steps.append(step)
+            request.pieces.append(text)
         for done in it.finished:
             self._finish(done, it)
         for block, owner, ref, cached in it.blocks:
@@ -268,22 +269,26 @@ class EngineView:
         self.queued[victim.id] = None
 
     def _schedule(self, it: Iteration) -> None:
-        for item in it.scheduled:
-            request = self.requests[item.id]
-            if item.kind == "running":
-                request.blocks.extend(item.new_blocks)
+        requests, goes_on = self.requests, Kind.RUNNING
+        for id, num_tokens, kind, phase, before, recomputed, new_blocks in it.scheduled:
+            request = requests[id]
+            if kind is goes_on:
+                if new_blocks:
+                    request.blocks.extend(new_blocks)
             else:
-                request.blocks = list(item.new_blocks)
+                request.blocks = list(new_blocks)
                 request.status = RequestStatus.RUNNING
                 request.swapped_blocks = 0
-                self.queued.pop(item.id, None)
+                self.queued.pop(id, None)
                 if request.first_scheduled is None:
                     request.first_scheduled = it.t_start
-                    request.cached_tokens = item.computed_before
-            request.computed = item.computed_before + item.num_tokens
-            request.phase = item.phase
-            request.recomputed_tokens += item.recomputed
-            request.reason, request.detail = None, ""
+                    request.cached_tokens = before
+            request.computed = before + num_tokens
+            request.phase = phase
+            if recomputed:
+                request.recomputed_tokens += recomputed
+            if request.reason is not None:
+                request.reason, request.detail = None, ""
 
     def _finish(self, done: Finished, it: Iteration) -> None:
         request = self.requests[done.id]

@@ -43,11 +43,13 @@ def recorded_session(path: Path, progress: Progress) -> Session:
 
 def session_of(recording: Recording) -> Session:
     """What the screen needs of an opened recording. WorkbenchError when there is no iteration in it."""
+    from engine.collector import keep_collector_quiet
     from workbench.model.recorded_host import RecordedHost
     from workbench.model.session import Session
 
     if recording.last_step < recording.first_step:
         raise WorkbenchError(f"{recording.name} holds no iteration: there is nothing to show")
+    keep_collector_quiet()  # a jump makes ten thousands of objects at once
     return Session(
         RecordedHost(recording.info), lambda text: [], recording=recording, virtual=recording.header.clock == "virtual"
     )

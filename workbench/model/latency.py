@@ -53,19 +53,20 @@ class Latency:
         """Fold in a record that `view` holds already."""
         now = it.t_end
         self._folded += 1
-        for token in it.tokens:
-            request = view.requests[token.id]
+        requests, last, every = view.requests, self._last, self._all
+        for id, _, _ in it.tokens:
+            request = requests[id]
             client = self._client(request.client)
-            before = self._last.get(token.id)
-            self._last[token.id] = now
+            before = last.get(id)
+            last[id] = now
             if before is None:
                 client.n += 1
-                self._all.n += 1
+                every.n += 1
                 client.first.append(now - request.arrival)
-                self._all.first.append(now - request.arrival)
+                every.first.append(now - request.arrival)
             else:
                 client.gaps.append(now - before)
-                self._all.gaps.append(now - before)
+                every.gaps.append(now - before)
         for victim in it.preempted:
             self._client(view.requests[victim.id].client).preemptions += 1
             self._all.preemptions += 1
