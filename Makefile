@@ -25,7 +25,8 @@ run: .venv/.runtime $(if $(findstring --model,$(ARGS)),,model) ## the live scree
 
 test: .venv/.dev .venv/.browser model lint ## linters, types, import rules and all tests (needs no GPU)
 	@echo "tests"
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest $(or $(ARGS),-m "not model and not tmux" -n auto --maxprocesses 4)
+	@$(if $(ARGS),,$(PY) -m pytest -m "model or tmux")
 
 lint: .venv/.dev ## ruff, mypy and the import rules
 	@echo "ruff, mypy, import rules"
