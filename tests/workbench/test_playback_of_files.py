@@ -20,7 +20,7 @@ from tests.traces.recording.runs import assert_same_view, info_of, random_run
 from traces.recording import Header, Recorder, Recording
 from traces.recording.pack import pack
 from workbench.model.history import History
-from workbench.model.letters import NONE_LEFT
+from workbench.model.letters import ALPHABET, NONE_LEFT
 from workbench.model.playback import MOST_WINDOW, Playback
 
 SERIES = ("decode", "prefill", "recompute", "budget", "outputs", "ends")
@@ -182,3 +182,22 @@ def test_a_step_among_ten_thousand_waiting_is_there_at_once(tmp_path: Path) -> N
         playback.show(step, step - 228, step)
         taken.append(time.thread_time() - begun)
     assert sorted(taken)[6] < 1.0  # far above what it takes, for machines that are busy
+
+
+def test_a_request_has_the_same_letter_wherever_it_is_looked_at(tmp_path: Path) -> None:
+    """As long as its own is free: here no more are alive at once than there are letters."""
+    engine, executor = fake_engine(num_blocks=64, block_size=4, max_num_seqs=6)
+    executor.reads = False
+    executor.hook = lambda plan: engine.clock.advance(0.01)  # type: ignore[attr-defined]
+    info = info_of(engine.config)
+    records = []
+    for number in range(300):
+        engine.submit(Request(f"r{number}", [number % 200, 7, 8], SamplingParams(max_tokens=5, ignore_eos=True)))
+        records += [it for _ in range(1 + number % 2) if (it := engine.step()) is not None]
+    playback = Playback(record(tmp_path / "run", (info, records), packed=False))
+    rng = random.Random(7)
+    for _ in range(60):
+        step = rng.randint(1, playback.last_step)
+        playback.show(step, step - rng.randint(0, 60), step + rng.randint(0, 20))
+        for id in playback.live.running:
+            assert playback.letters.of(id) == ALPHABET[int(id[1:]) % len(ALPHABET)]

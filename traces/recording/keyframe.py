@@ -198,6 +198,7 @@ class Restored:
             unread,
             numbers | unread,
             lambda ref: RequestView(*past.arrival(ref)),
+            self.next_number,
         )
         view.queued = dict.fromkeys(names)
         view.running = tuple(map(of, from_ranges(line["run"])))

@@ -121,9 +121,14 @@ class LazyRequests(dict[str, RequestView]):
         unread: dict[str, int],
         numbers: dict[str, int],
         make: Callable[[int], RequestView],
+        following: int = 0,
     ) -> None:
-        """unread: numbers of requests still to be made; numbers: of those and of the ones in `read`."""
+        """unread: numbers of requests still to be made; numbers: of those and of the ones in `read`.
+
+        following: the number of the next request that arrives.
+        """
         super().__init__(read)
+        self._next = following
         self._unread = unread
         self._numbers = numbers
         self._make = make
@@ -133,6 +138,15 @@ class LazyRequests(dict[str, RequestView]):
         number = self._unread.pop(id)
         request = self[id] = self._make(number)
         return request
+
+    def __setitem__(self, id: str, request: RequestView) -> None:
+        # numbers are shared with copies, which meet the same arrivals in the same order
+        number = self._numbers.setdefault(id, self._next)
+        self._next = max(self._next, number + 1)
+        super().__setitem__(id, request)
+
+    def number_of(self, id: str) -> int | None:
+        return self._numbers.get(id)
 
     def _read_all(self) -> None:
         if not self._out_of_order:
@@ -150,7 +164,7 @@ class LazyRequests(dict[str, RequestView]):
     def copied(self, same: Callable[[RequestView], bool]) -> LazyRequests:
         """For a view that goes on by itself; requests that are `same` are shared."""
         read = {id: request if same(request) else copy_request(request) for id, request in super().items()}
-        new = LazyRequests(read, self._unread.copy(), self._numbers, self._make)
+        new = LazyRequests(read, self._unread.copy(), self._numbers, self._make, self._next)
         new._out_of_order = self._out_of_order
         return new
 

@@ -21,7 +21,7 @@ from engine.view import EngineView
 from traces.errors import RecordingError
 from traces.recording.groups import PREFIX, Group
 from traces.recording.header import Header, read_header
-from traces.recording.lazy import LazyTuple
+from traces.recording.lazy import LazyRequests, LazyTuple
 from traces.recording.lines import BadLine, load
 from traces.recording.opening import Opening, Progress
 from traces.recording.source import Source, open_source
@@ -172,6 +172,11 @@ class Recording:
             for it in records[: first - at]:
                 view.apply(it)
             return view, records[first - at :]
+
+    def number_of(self, view: EngineView, id: str) -> int | None:
+        """Place of a request of one of these views in the order of all arrivals, from 0; None: not known."""
+        requests = view.requests
+        return requests.number_of(id) if isinstance(requests, LazyRequests) else None
 
     def record_at(self, step: int) -> Iteration:
         """The record of an iteration. RecordingError when it lies behind a bad line."""

@@ -82,7 +82,7 @@ class History:
         keep = self._keep
         self._tip = view
         """After the newest record."""
-        self.letters = Letters()
+        self.letters = Letters(self.number_of)
         self.latency = Latency()
         self.rows: dict[str, Row] = {}
         self.events: deque[Event] = deque(maxlen=KEEP_EVENTS)
@@ -149,9 +149,10 @@ class History:
         chunk = self._chunks[-1]
         for arrived in it.arrived:
             self.rows[arrived.id] = Row(arrived.id, it.step + (0 if it.executed else 1), self._keep)
-            self.letters.give(arrived.id)
         batch, storm = self._tip.batch, self._tip.storm
         view = self._tip.apply(it)
+        for arrived in it.arrived:
+            self.letters.give(arrived.id)
         chunk.records.append(it)
         self._records += 1
         self.version += 1
@@ -266,6 +267,10 @@ class History:
             self._handed_back -= gone
 
     # ---- reading ----------------------------------------------------------------------------------
+
+    def number_of(self, id: str) -> int | None:
+        """Place of a request in the order of all arrivals, where that is known."""
+        return None
 
     @property
     def live(self) -> EngineView:

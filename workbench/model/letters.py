@@ -1,6 +1,7 @@
 """One letter for each request, the same on every panel.
 
-A request keeps its letter until it is given back; letters go round, so a fresh one was last seen long ago.
+A request keeps its letter until it is given back; letters go round, so a fresh one was last seen long ago. Where
+requests have numbers, each has its own letter if that is free: the same one whenever it is looked at.
 Beyond 62 at once a request is `#` until `promote` finds it a free one.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import string
 from collections import deque
+from collections.abc import Callable
 
 from workbench.text import short
 
@@ -16,7 +18,8 @@ NONE_LEFT = "#"
 
 
 class Letters:
-    def __init__(self) -> None:
+    def __init__(self, number_of: Callable[[str], int | None] = lambda id: None) -> None:
+        self._number_of = number_of
         self._free = deque(ALPHABET)
         self._of: dict[str, str] = {}
 
@@ -25,14 +28,21 @@ class Letters:
         return len(self._free)
 
     def give(self, id: str) -> str:
-        letter = self._free.popleft() if self._free else NONE_LEFT
-        self._of[id] = letter
+        letter = self._of[id] = self._take(id) if self._free else NONE_LEFT
         return letter
 
     def promote(self, id: str) -> None:
         """A request without a letter starts to matter: give it one if there is one."""
         if self.of(id) == NONE_LEFT and self._free:
-            self._of[id] = self._free.popleft()
+            self._of[id] = self._take(id)
+
+    def _take(self, id: str) -> str:
+        number = self._number_of(id)
+        own = ALPHABET[number % len(ALPHABET)] if number is not None else None
+        if own is None or own not in self._free:
+            return self._free.popleft()
+        self._free.remove(own)
+        return own
 
     def give_back(self, id: str) -> None:
         """The letter may go to somebody else; the request is still shown with it while it is remembered."""

@@ -68,6 +68,10 @@ class Recorded(Protocol):
         """(step, text)"""
         ...
 
+    def number_of(self, view: EngineView, id: str) -> int | None:
+        """Place of a request of one of its views in the order of all arrivals; None: not known."""
+        ...
+
     @property
     def notes(self) -> Sequence[str]:
         """What is wrong with it, a line each."""
@@ -142,6 +146,9 @@ class Playback(History):
             self.append(it)
 
     # ---- reading ----------------------------------------------------------------------------------
+
+    def number_of(self, id: str) -> int | None:
+        return self.recording.number_of(self._tip, id)
 
     @property
     def live(self) -> EngineView:
