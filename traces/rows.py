@@ -125,6 +125,8 @@ class ReadOptions:
     """Rows that failed at their source (zero lengths): keep (known, not sent), drop, or min1 (sent with 1 token)."""
     short_ids: str = "reject"
     """Rows with fewer prefix ids than their prompt needs: reject, or tail (the rest is private)."""
+    id_block: int | None = None
+    """Tokens that each block id stands for; None: as the format says."""
     client_from: str | None = None
     """Column or field whose value is the client; None: as the format says, else all one client."""
     strict: bool = False

@@ -17,6 +17,9 @@ CHARS_PER_TOKEN = 4
 CLIENT_FOUND = "client found"
 """In `Context.state`: some row has the field of `--client-from`, though perhaps not at its top."""
 
+BLOCK_ASKED = "id block used"
+"""In `Context.state`: some row has block ids, which `--id-block` is about."""
+
 
 def fields(record: Any) -> dict[str, Any]:
     """The record, known to be a JSON object. Raises Drop."""
@@ -87,11 +90,18 @@ def prefix(row: Row, ids: tuple[int, ...], block: int, context: Context, *, part
     partial: the format numbers the last, partly filled block too. Where it does not, whole blocks are enough.
     Raises Drop where ids are missing, see `covered`.
     """
+    asked = context.options.id_block
+    if asked is not None:
+        context.state[BLOCK_ASKED] = True
+        block = asked
     tokens = row.prompt_len or 0
     whole, rest = divmod(tokens, block)
     if len(ids) != whole + (rest > 0) and (partial or len(ids) != whole):
         if len(ids) > 2 * (whole + 1):
-            context.note(f"some rows have far more ids than blocks of {block} tokens: is the block size another one?")
+            context.note(
+                f"some rows have far more ids than blocks of {block} tokens: is the block size another one? "
+                "(--id-block N)"
+            )
         ids, changed = covered(tokens, ids, block, context.options)
         row.clamped += changed
     if ids:

@@ -21,8 +21,9 @@ fast as blocks of 1 MiB."""
 
 def json_blocks(head: Head, fast: FastLines, unit: str, counting: Counting) -> Iterator[Chunk]:
     """`unit`: of times that are numbers."""
+    one_by_one = counting.options.client_from is not None or counting.options.id_block is not None
     for number, block in read_blocks(head.path, JSON_BLOCK):
-        columns = None if counting.options.client_from else fast.columns(block, unit)
+        columns = None if one_by_one else fast.columns(block, unit)
         if columns is None:
             odd_lines, odd_rows = _odd(number, enumerate(block.split(b"\n")), counting)
             if odd_rows:

@@ -15,7 +15,7 @@ from traces.readers.base import Container, Head, Reader
 from traces.readers.choosing import choose
 from traces.readers.chunks import one_by_one
 from traces.readers.counting import Counting, find_name
-from traces.readers.fields import CLIENT_FOUND
+from traces.readers.fields import BLOCK_ASKED, CLIENT_FOUND
 from traces.readers.json_blocks import json_blocks
 from traces.readers.parsing import Parsing
 from traces.readers.registry import READERS
@@ -115,6 +115,8 @@ class Trace:
         found = counting.client_found or CLIENT_FOUND in context.state
         if self.options.client_from and not found and self.report.kept:
             context.note(f"--client-from {self.options.client_from}: no row has that field")
+        if self.options.id_block is not None and BLOCK_ASKED not in context.state and self.report.kept:
+            context.note(f"--id-block {self.options.id_block}: no row has block ids without a length of their own")
 
     def _count(self, chunk: Chunk) -> None:
         times = chunk.t_ns[chunk.t_ns != NO_TIME]

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from workbench.commands.options import check_range
+
 
 class TimeUnit(StrEnum):
     s = "s"
@@ -75,6 +77,15 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         ShortIds.reject,
     ),
+    "id_block": (
+        Annotated[
+            int | None,
+            typer.Option(
+                "--id-block", metavar="N", help="Tokens that each block id stands for (default: as the format says)."
+            ),
+        ],
+        None,
+    ),
     "client_from": (
         Annotated[
             str | None, typer.Option("--client-from", metavar="NAME", help="Column or field that names the client.")
@@ -114,12 +125,14 @@ def _made(values: dict[str, Any]) -> Any:
     from traces.rows import ReadOptions
 
     columns = values["columns"]
+    check_range("--id-block", values["id_block"], 1, 1 << 20)
     return ReadOptions(
         format=values["format"],
         time_unit=values["time_unit"].value if values["time_unit"] else None,
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),
         failed=values["failed"].value,
         short_ids=values["short_ids"].value,
+        id_block=values["id_block"],
         client_from=values["client_from"],
         strict=values["strict"],
     )

@@ -270,3 +270,27 @@ def test_all_rows_bad_says_why(tmp_path: Path) -> None:
 def test_fields_given_twice(tmp_path: Path) -> None:
     twice = b'{"timestamp": 0, "input_length": 600, "output_length": 9, "output_length": 8, "hash_ids": [1, 2]}'
     assert report(tmp_path / "a.jsonl", row(), twice).dropped == Counter({"a field given twice": 1})
+
+
+def test_another_block_size_is_told_by_a_person(tmp_path: Path) -> None:
+    """Rows of 16-token blocks in Mooncake's form: without the size most ids would be beyond the end of their prompt."""
+    path = tmp_path / "blocks-of-16.jsonl"
+    rows = [
+        {"timestamp": 1000 * n, "input_length": 40 + n, "output_length": 5, "hash_ids": [0, 1, 2 + (n > 8)]}
+        for n in range(9)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = read_workload(path, ReadOptions(id_block=16))
+    assert told.report is not None and told.report.kept == 9 and not told.report.clamped and not told.report.dropped
+    assert {spec.prefix_lens for spec in told.specs} == {(16,)}
+    assert all(spec.prefix_ids == (0, 1, 2) for spec in told.specs)
+    untold = read_workload(path)
+    assert untold.report is not None and sum(untold.report.clamped.values()) == 9
+    assert any("--id-block" in note for note in untold.report.notes)
+
+
+def test_a_block_size_that_nothing_needs_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0,10,5\n")
+    report = read_workload(path, ReadOptions(id_block=16)).report
+    assert report is not None and any(note.startswith("--id-block 16: no row has block ids") for note in report.notes)
