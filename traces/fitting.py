@@ -12,8 +12,6 @@ from traces.prompts import GivenPrompt, MadePrompt
 if TYPE_CHECKING:
     from traces.workload import RequestSpec
 
-OVER = ("drop", "clamp", "reject")
-
 
 @dataclass(slots=True)
 class Fitting:

@@ -134,6 +134,9 @@ async def test_what_is_counted_is_told():
         await here.press("end")
         first, last = here.live.history.counted
         assert f"{first}..{last}" in here.text() and last == STEPS
+        await here.press("t", *"121", "enter")
+        first, last = here.live.history.counted
+        assert f"{first}..121" in here.text() and last == 121  # nothing of what comes after, though it is loaded
         await here.press("home", "space")
         assert "space Stop" in here.text()
 

@@ -40,9 +40,6 @@ class Doing(StrEnum):
     RECOMPUTE = "recompute"
 
 
-WAITS = (Doing.QUEUED, Doing.PREEMPTED, Doing.SWAPPED)
-
-
 class Span(NamedTuple):
     doing: Doing
     start: float

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-NS = 1_000_000_000
 LONGEST = 9e9
 """Seconds that 64 bits of nanoseconds hold."""
 

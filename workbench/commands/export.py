@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.errors import WorkbenchError
+from workbench.commands.rec import open_recording
 from workbench.commands.slo_options import SloName, SloScale, SloTpot, SloTtft, slo_from, slo_given
 from workbench.say import StatusLine, say
 
@@ -84,7 +85,7 @@ def export(
 
         screen = read_size(size) if size is not None else None
     line = StatusLine()
-    opened = _open(recording, line)
+    opened = open_recording(recording)
     try:
         for note in opened.notes:
             say(f"note: {recording}: {note}")
@@ -120,15 +121,6 @@ def _check(recording: Path, wanted: list[Path], force: bool) -> None:
             raise WorkbenchError(f"{out} is the recording itself; give another file")
         if out in wanted[:number]:
             raise WorkbenchError(f"{out} is asked for twice; give each export a file of its own")
-
-
-def _open(path: Path, line: StatusLine) -> Recording:
-    from traces.recording import Recording
-
-    try:
-        return Recording.open(path, line.progress)
-    finally:
-        line.clear()
 
 
 def _run(recording: Recording, jobs: list[Job], line: StatusLine, *, force: bool) -> None:

@@ -33,7 +33,7 @@ def info(
     file: File, json: Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")] = False
 ) -> None:
     """Say what is in a recording, from its header and index."""
-    found = _facts(_open(file))
+    found = _facts(open_recording(file))
     if json:
         typer.echo(json_.dumps(found))
         return
@@ -49,7 +49,7 @@ def check(file: File) -> None:
     """Read all of a recording: every line, every check sum."""
     from traces.recording.check import check as look
 
-    recording = _open(file)
+    recording = open_recording(file)
     line = StatusLine()
     problems = look(recording, line.progress)
     line.clear()
@@ -109,7 +109,7 @@ def run_again(file: Path, *, model: str | None = None, threads: int | None = Non
     from workbench.terminal import quiet_libraries
 
     quiet_libraries()
-    recording = _open(file)
+    recording = open_recording(file)
     line = StatusLine()
     try:
         result = rerun_recording(
@@ -146,7 +146,8 @@ def factory(header: Header, line: StatusLine, *, model: str | None = None, threa
     return build
 
 
-def _open(file: Path) -> Recording:
+def open_recording(file: Path) -> Recording:
+    """With its progress on stderr."""
     from traces.recording import Recording
 
     line = StatusLine()

@@ -90,7 +90,6 @@ class Playback(History):
             config.num_blocks, config.block_size, config.values(), KEPT, model=info.model, dtype=info.dtype
         )
         self._first_build = self.builds[0]
-        self._loaded_from = self.first_step
         self.bookmarks = dict(recording.bookmarks)
 
     # ---- the window -------------------------------------------------------------------------------
@@ -133,7 +132,6 @@ class Playback(History):
     def _load(self, first: int, last: int) -> None:
         view, records = self.recording.window(first, last)
         self._begin(view, Build(0, view.model, view.dtype) if view.model else self._first_build)
-        self._loaded_from = view.step + 1
         for it in records:
             self.append(it)
         self.changed_blocks = set(range(self._tip.num_blocks))
@@ -164,7 +162,7 @@ class Playback(History):
 
     @property
     def counted(self) -> tuple[int, int] | None:
-        return self._loaded_from, self._tip.step
+        return self._from, self.live.step
 
     def record_at(self, step: int) -> Iteration | None:
         if not self._seqs or not self._seqs.first <= step < self._seqs.end:

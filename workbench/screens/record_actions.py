@@ -5,18 +5,13 @@ from __future__ import annotations
 import threading
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.errors import WorkbenchError
 from engine.view import EngineView
+from traces.recording import SUFFIX, Header, Recorder, Recording
 from workbench.model.events import bytes_text
 from workbench.screens.view_actions import ViewActions
 from workbench.text import clean
-
-if TYPE_CHECKING:
-    from traces.recording import Recorder
-
-SUFFIX = ".wbrec.jsonl"
 
 
 class RecordActions(ViewActions):
@@ -62,8 +57,6 @@ class RecordActions(ViewActions):
         self.dirty()
 
     def _begin_recording(self) -> Recorder:
-        from traces.recording import Header, Recorder
-
         session, history = self.session, self.history
         folder: Path = self.app.options.screenshots  # type: ignore[attr-defined]
         path = folder / f"workbench-{datetime.now():%Y%m%d-%H%M%S}{SUFFIX}"
@@ -103,7 +96,6 @@ class RecordActions(ViewActions):
     def _export(self, source: Path, name: str) -> None:
         from traces.exports.kinds import KINDS, Asked
         from traces.exports.recorded import export_recording
-        from traces.recording import Recording
 
         kind = KINDS[name]
         out = source.with_name(source.name.removesuffix(".gz").removesuffix(".zst").removesuffix(SUFFIX) + kind.suffix)

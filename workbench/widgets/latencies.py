@@ -16,8 +16,8 @@ class Latencies(Panel):
     the planned arrival), median time between tokens, and preemptions.
 
     There is no 99th percentile below {LEAST_FOR_P99} requests: it would be the maximum under another name.
-    The newest 1000 requests and 4000 gaps of a client count. Of a recording, those of the steps around the one shown
-    that are in memory; the title tells which. `workbench replay FILE --headless` has the figures of the whole run."""
+    The newest 1000 requests and 4000 gaps of a client count. Of a recording, those of the steps in the picture, up to
+    the one shown; the title tells which. `workbench replay FILE --headless` has the figures of the whole run."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
